@@ -1,0 +1,4 @@
+//! Pinion: a Kafka-wire-compatible broker for dedicated Linux hosts with NVMe.
+
+pub mod ids;
+pub mod limits;

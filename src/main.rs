@@ -1,0 +1,3 @@
+//! The `pinion` binary.
+
+fn main() {}
