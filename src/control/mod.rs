@@ -1,0 +1,4 @@
+//! The control core: metadata, and who may change it. Pure.
+
+pub mod command;
+pub mod image;

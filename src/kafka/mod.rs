@@ -1,0 +1,3 @@
+//! The wire: bytes ↔ views. Pure, and never panics on input.
+
+pub mod error_code;
