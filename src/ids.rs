@@ -33,6 +33,10 @@ id!(/// Leader epoch of a partition (KIP-101). −1 means "undefined".
     LeaderEpoch(i32));
 id!(/// Version of a partition's replicated state; the compare-and-swap token of AlterPartition.
     PartitionEpoch(i32));
+id!(/// Position of an entry in the metadata (Raft) log; the first is 1.
+    LogIndex(u64));
+id!(/// Raft term of an entry of the metadata log.
+    Term(u64));
 id!(/// Position of a record in its partition's log.
     Offset(i64));
 id!(/// Byte position in a segment file.

@@ -22,6 +22,10 @@ pub const FIRST_GROWTH_BYTES: u64 = 256 * 1024;
 pub const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Partitions one CreateTopics request may ask for (Kafka's own cap).
 pub const PARTITIONS_PER_REQUEST_MAX: usize = 10_000;
+/// Partitions that one message between control core and data core may name, so that handling one stays short.
+pub const PARTITIONS_PER_MESSAGE_MAX: usize = 256;
+/// Producer ids of one block that the controller hands to a core.
+pub const PRODUCER_IDS_PER_BLOCK: u32 = 1_000;
 
 const _: () = assert!(BLOCK.is_power_of_two() && CHUNK.is_multiple_of(BLOCK));
 const _: () = assert!(WRITE_BYTES_MAX.is_multiple_of(BLOCK) && WRITE_BYTES_MAX <= CHUNK);

@@ -2,3 +2,4 @@
 
 pub mod command;
 pub mod image;
+pub mod job;

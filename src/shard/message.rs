@@ -105,21 +105,22 @@ pub enum Message {
     },
     /// Control → every core: the metadata to answer clients from. Newer ones replace older ones.
     View(Arc<ClusterView>),
-    /// Control → owner: serve this partition from now on.
-    Host(Box<HostPartition>),
-    /// Owner → control: it is served.
-    Hosted(PartitionId),
-    /// Control → owner: settings of a hosted partition's topic have changed.
+    /// Control → owner: serve these partitions from now on; at most `PARTITIONS_PER_MESSAGE_MAX` of them.
+    Host(Vec<HostPartition>),
+    /// Owner → control: they are served.
+    Hosted(Vec<PartitionId>),
+    /// Control → owner: the settings of a topic have changed, for every partition of it that is hosted here.
     Configure {
-        /// The partition.
-        partition: PartitionId,
+        /// The topic.
+        topic: TopicId,
         /// Its new settings.
         config: Arc<TopicConfig>,
     },
-    /// Control → owner: the topic is deleted; close the partition and rename its directory.
-    Drop(PartitionId),
-    /// Owner → control: it is closed, its directory renamed (or its data directory has failed).
-    Dropped(PartitionId),
+    /// Control → owner: the topic is deleted; close these partitions and rename their directories. At most
+    /// `PARTITIONS_PER_MESSAGE_MAX` of them.
+    Drop(Vec<PartitionId>),
+    /// Owner → control: they are closed, their directories renamed (or the data directory has failed).
+    Dropped(Vec<PartitionId>),
     /// Core → control: a data directory has failed; its partitions here serve nothing any more.
     DirFailed {
         /// The directory.
