@@ -53,7 +53,8 @@ id!(/// Id of an idempotent producer. −1 means "none".
     ProducerId(i64));
 id!(/// Epoch of an idempotent producer. −1 means "none".
     ProducerEpoch(i16));
-id!(/// A segment file that the shell knows; the shard that asks for it chooses the number and never reuses it while a job or a send names it.
+id!(/// A segment file that the shell knows. The shard that asks for it chooses the number and never reuses it while a job
+    /// or a send names it.
     FileId(u64));
 id!(/// One write in flight.
     WriteId(u64));

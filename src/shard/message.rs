@@ -1,4 +1,4 @@
-//! What threads say to each other. Bounded queues carry it in production; the simulator delays it.
+//! What threads say to each other. Bounded queues carry it, and it may be late.
 //!
 //! A request names its [`Origin`]; the answer carries the same origin back, by a lane with room for every request
 //! outstanding. A lease that crosses to another core comes back as `Message::Return`, whichever side is done with it.
