@@ -23,7 +23,7 @@
 //! - `cli/`: one file per subcommand. `main.rs` is the table of contents of a start.
 //! - `config`: settings as typed → settings checked once and passed as values. `limits`: what nobody may change.
 //!   `ids`: a type for every id, offset, epoch and position. `fatal`: endings for the operator, one exit status per reason.
-//!   `metrics`: counters and stage histograms of a core, and their text for Prometheus.
+//!   `metrics`: counters and stage histograms of a core. `spelling`: the name that a mistyped one was meant to be.
 //!
 //! # Invariants
 //!
@@ -53,3 +53,4 @@ pub mod limits;
 pub mod log;
 pub mod metrics;
 pub mod shard;
+pub mod spelling;
