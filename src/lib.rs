@@ -23,7 +23,8 @@
 //! - `cli/`: one file per subcommand. `main.rs` is the table of contents of a start.
 //! - `config`: settings as typed → settings checked once and passed as values. `limits`: what nobody may change.
 //!   `ids`: a type for every id, offset, epoch and position. `fatal`: endings for the operator, one exit status per reason.
-//!   `metrics`: counters and stage histograms of a core. `spelling`: the name that a mistyped one was meant to be.
+//!   `metrics`: counters and stage histograms of a core. `quiet`: how often a peer may write into the log.
+//!   `spelling`: the name that a mistyped one was meant to be.
 //!
 //! # Invariants
 //!
@@ -52,5 +53,6 @@ pub mod kafka;
 pub mod limits;
 pub mod log;
 pub mod metrics;
+pub mod quiet;
 pub mod shard;
 pub mod spelling;
