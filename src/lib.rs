@@ -55,5 +55,6 @@ pub mod limits;
 pub mod log;
 pub mod metrics;
 pub mod quiet;
+pub mod runtime;
 pub mod shard;
 pub mod spelling;

@@ -232,6 +232,19 @@ pub struct CoreReport {
     pub ring: RingReport,
 }
 
+/// What the whole node reports: its cores, and what the control core knows.
+#[derive(Clone, Debug, Default)]
+pub struct NodeReport {
+    /// Why it does not serve; `None` when it does.
+    pub not_ready: Option<String>,
+    /// The cores that answered.
+    pub cores: Vec<CoreReport>,
+    /// How many cores did not answer in time.
+    pub cores_missing: u32,
+    /// Values of the control core: name, help, value.
+    pub gauges: Vec<(&'static str, &'static str, i64)>,
+}
+
 /// Answers of one API with one error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RequestCount {
