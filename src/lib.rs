@@ -46,6 +46,7 @@
 //! - `src/` never mentions the simulator: it replaces `runtime/` and `io/` and nothing else.
 
 pub mod arena;
+pub mod cli;
 pub mod config;
 pub mod control;
 pub mod fatal;

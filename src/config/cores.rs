@@ -63,7 +63,8 @@ pub(super) fn distribute(wish: &Wish, host: &Host) -> Result<Threads, String> {
     let background_cpus = match wish.background.map(|text| parse("background_cores", text)).transpose()? {
         None => vec![control_cpu],
         Some(Cpus::List(list)) => list,
-        Some(Cpus::Count(_)) => return Err("background_cores: CPUs are needed, such as 0-0 or 2,3".to_string()),
+        // Here a bare number names a CPU: the thread is one, however many CPUs it may use.
+        Some(Cpus::Count(cpu)) => vec![cpu],
     };
     known("background_cores", &background_cpus, cpus)?;
     let mut distinct: Vec<usize> = data_cpus.iter().copied().chain([control_cpu]).collect();

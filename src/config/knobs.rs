@@ -75,7 +75,12 @@ pub const KNOBS: &[Knob] = &[
     // Threads.
     knob("cores", Cpus, Derived("all CPUs but the control core's"), "Data cores: how many, or which CPUs (1-7)."),
     knob("control_core", Number(Unit::One, 0, 4095), Derived("the first CPU"), "CPU of the control core."),
-    knob("background_cores", Cpus, Derived("the control core"), "CPUs of recovery, cold reads and other slow work."),
+    knob(
+        "background_cores",
+        Cpus,
+        Derived("the control core"),
+        "CPUs (2 or 2-3) of recovery, cold reads and slow work.",
+    ),
     knob("pin", Switch, Derived("true where every thread has a CPU"), "Tie each thread to its CPU."),
     knob(
         "busy_poll_us",
