@@ -8,6 +8,8 @@ pub const CHUNK: u64 = 2 * 1024 * 1024;
 pub const WRITE_BYTES_MAX: u64 = 512 * 1024;
 /// Largest frame of any request but Produce, in bytes; Produce is bounded by `socket.request.max.bytes`.
 pub const FRAME_BYTES_MAX: u32 = 4 * 1024 * 1024;
+/// Memory in bytes that the arrays of one decoded message may take; four-byte elements can grow to a hundred bytes each.
+pub const DECODED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Requests taken in from one connection and not yet answered.
 pub const REQUESTS_PER_CONN_MAX: usize = 64;
 /// Bytes of requests taken in from one connection and not yet answered.

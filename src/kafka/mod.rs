@@ -1,3 +1,12 @@
-//! The wire: bytes ↔ views. Pure, and never panics on input.
+//! The wire: bytes ↔ views and messages. Pure, bounded, and never a panic on any input.
 
+pub mod api;
 pub mod error_code;
+pub mod fetch;
+pub mod frame;
+pub mod fuzz;
+pub mod produce;
+pub mod schema;
+mod topics;
+
+pub use topics::{Element, Elements, TopicView};
