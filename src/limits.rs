@@ -16,6 +16,12 @@ pub const REQUESTS_PER_CONN_MAX: usize = 64;
 pub const REQUEST_BYTES_PER_CONN_MAX: u64 = 32 * 1024 * 1024;
 /// Batches of one idempotent producer that a partition remembers (kafka-spec §3.6).
 pub const PRODUCER_BATCHES: usize = 5;
+/// Idempotent producers that a partition remembers; one more makes the longest silent ones be forgotten.
+pub const PRODUCERS_PER_PARTITION_MAX: usize = 16_384;
+/// Bytes of log after which a partition with idempotent producers writes a producer snapshot.
+pub const PRODUCER_SNAPSHOT_BYTES: u64 = 16 * 1024 * 1024;
+/// Milliseconds after which a partition with idempotent producers writes a producer snapshot.
+pub const PRODUCER_SNAPSHOT_MS: u64 = 60_000;
 /// Bytes a slice of one sendfile call may have, so that one slow reader never holds a core for long.
 pub const SENDFILE_SLICE_BYTES: u64 = 256 * 1024;
 /// Bytes of the first growth step of a segment file.

@@ -1,5 +1,9 @@
 //! The log of a partition: arithmetic and plans. Pure; it meets files only as actions and their completions.
 
+pub mod offsets;
+pub mod producer_snapshot;
 pub mod producers;
 pub mod recovery;
+pub mod retention;
+pub mod segment;
 pub mod topic_config;
