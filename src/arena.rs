@@ -1,5 +1,5 @@
 //! The tail memory of a data core: 2 MiB chunks, size-classed blocks, counted leases, receipts. Accounting and access to
-//! bytes; the memory itself is handed in as a [`Region`] (a memfd in production, heap in the simulator).
+//! bytes; the memory itself is handed in as a [`Region`] (a memfd in production, heap in tests).
 //!
 //! A [`Block`] is the one right to write an allocation, a [`Lease`] the counted right to read a part of it; both are
 //! given back by value, so each exactly once. The memory is free again when the block and all leases are back.
@@ -16,82 +16,18 @@
 //! the heap in the steady state; tables grow to their largest use and stay.
 
 mod chunks;
+mod config;
 mod receipts;
 mod region;
 
 use std::sync::Arc;
 
 use crate::arena::chunks::{Chunks, order_bytes, order_for};
+pub use crate::arena::config::{ArenaConfig, Pool, PoolMinima};
 pub use crate::arena::receipts::{PartDigest, Receipts};
 pub use crate::arena::region::{Region, Regions};
 use crate::ids::CoreId;
 use crate::limits::{BLOCK, CHUNK};
-
-/// What memory is for. A pool cannot be starved by the others below its minimum.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pool {
-    /// Receive windows of clients and the tails of partitions.
-    Produce,
-    /// What arrives from leaders of replicated partitions.
-    Replica,
-    /// Scratch for reads of files.
-    Reads,
-}
-
-impl Pool {
-    /// How many there are.
-    pub const COUNT: usize = 3;
-    /// All of them, in the order of their numbers.
-    pub const ALL: [Pool; Pool::COUNT] = [Pool::Produce, Pool::Replica, Pool::Reads];
-}
-
-/// How large an arena is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ArenaConfig {
-    /// Whose arena it is.
-    pub core: CoreId,
-    /// Bytes for all blocks of the size classes; rounded down to chunks.
-    pub budget_bytes: u64,
-    /// The largest single receive window in bytes, in an area of its own behind the budget; 0 for none.
-    pub window_bytes_max: u64,
-    /// What each pool can always have.
-    pub pools: PoolMinima,
-}
-
-impl ArenaConfig {
-    fn chunks(&self) -> u32 {
-        u32::try_from(self.budget_bytes / CHUNK).expect("arena budget in chunks")
-    }
-
-    fn window_at(&self) -> u64 {
-        u64::from(self.chunks()) * CHUNK
-    }
-}
-
-/// The minimum of each pool in bytes; rounded up to chunks, together at most the budget.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct PoolMinima {
-    /// Of [`Pool::Produce`].
-    pub produce_bytes: u64,
-    /// Of [`Pool::Replica`].
-    pub replica_bytes: u64,
-    /// Of [`Pool::Reads`].
-    pub reads_bytes: u64,
-}
-
-impl PoolMinima {
-    /// A quarter of the budget each for produce and replica ingest and an eighth for reads, but at least a chunk each;
-    /// the rest goes to whoever needs it first. The smallest budget for it is three chunks.
-    pub fn of_budget(budget_bytes: u64) -> PoolMinima {
-        let share = |divisor: u64| (budget_bytes / divisor / CHUNK).max(1) * CHUNK;
-        PoolMinima { produce_bytes: share(4), replica_bytes: share(4), reads_bytes: share(8) }
-    }
-
-    fn chunks(&self) -> [u32; Pool::COUNT] {
-        [self.produce_bytes, self.replica_bytes, self.reads_bytes]
-            .map(|bytes| u32::try_from(bytes.div_ceil(CHUNK)).expect("pool minimum in chunks"))
-    }
-}
 
 /// What the shell must do for the arena's memory. No completion: it happens in order with the writes that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -406,16 +342,26 @@ impl Arena {
         self.settle(lease.block);
     }
 
-    /// Turns a block into a lease of all of it: nobody writes it any more but the shell, and that only when no other
-    /// lease was out (receive windows, blocks to read files into).
+    /// Turns a block into a lease of all of it, as [`Arena::into_window`].
     pub fn into_lease(&mut self, block: Block) -> Lease {
+        let len = block.len;
+        self.into_window(block, len)
+    }
+
+    /// Turns a block into a lease of its first `len` bytes: nobody writes them any more but the shell, and that only when
+    /// no other lease was out (receive windows, blocks to read files into).
+    ///
+    /// # Panics
+    /// Outside the block.
+    pub fn into_window(&mut self, block: Block, len: u32) -> Lease {
+        assert!(len <= block.len, "a window of {len} bytes of {block:?}");
         let core = self.config.core;
         let record = self.record_of_block(&block);
         let (at, window) = (record.at, record.leases == 0);
         record.writer = false;
         record.leases += 1;
         self.outstanding.leases += 1;
-        let Block { id, generation, len, .. } = block;
+        let Block { id, generation, .. } = block;
         Lease { core, window, block: id, generation, at, len, padding: 0 }
     }
 

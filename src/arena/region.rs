@@ -44,7 +44,8 @@ impl Region {
         Region { base, len, heap: None, claimed: AtomicBool::new(false) }
     }
 
-    /// `len` bytes of heap memory, for the simulator and for tests: zeroed when first touched, aligned to a chunk.
+    /// `len` bytes of heap memory, for tests, where cores and devices share one thread: zeroed when first touched, aligned
+    /// to a chunk.
     pub fn heap(len: u64) -> Region {
         // Zeroed memory is lazy only at the allocator's own alignment; so the alignment is made here.
         let size = usize::try_from(len + CHUNK).expect("region larger than the address space");
@@ -127,8 +128,8 @@ impl Regions {
         self.region(lease.core).address(lease.at, lease.len).as_ptr()
     }
 
-    /// Copies bytes of any lease from byte `from` on, padding included: what a simulated device does when it reads a
-    /// block, as late as it likes.
+    /// Copies bytes of any lease from byte `from` on, padding included: what the device does with a block, as late as it
+    /// likes.
     ///
     /// # Panics
     /// Outside the lease, and for padding of a region that is not heap memory: there only the device may read it.
@@ -139,20 +140,19 @@ impl Regions {
         assert!(solid || region.heap.is_some(), "the last bytes of {lease:?} may still change");
         let source = region.address(lease.at + u64::from(from), into.len() as u32);
         // SAFETY: source checked by `address`; `into` is a Rust slice and cannot overlap a region. Padding may be
-        // written by the block's owner, but heap regions belong to the simulator and tests, which run cores and
-        // devices on one thread.
+        // written by the block's owner, but a heap region is used by one thread (`Region::heap`).
         unsafe { ptr::copy_nonoverlapping(source.as_ptr(), into.as_mut_ptr(), into.len()) }
     }
 
-    /// Puts bytes into a lent window, as the kernel does in production: what a simulated socket or device does.
+    /// Puts bytes into a lent window: what the kernel does in production for a receive or a read.
     ///
     /// # Panics
-    /// Outside the lease, when the lease is not one made by `Arena::into_lease`, and for a region that is not heap
+    /// Outside the lease, when the lease is not one made by `Arena::into_window`, and for a region that is not heap
     /// memory.
     pub fn fill(&self, window: &mut Lease, at: u32, bytes: &[u8]) {
         window.check_range(at, bytes.len() as u32);
         let region = self.region(window.core);
-        assert!(window.window && region.heap.is_some(), "{window:?} is not a window of a simulated core");
+        assert!(window.window && region.heap.is_some(), "{window:?} is no window (Arena::into_window) on the heap");
         let target = region.address(window.at + u64::from(at), bytes.len() as u32);
         // SAFETY: target checked by `address`; `bytes` is no slice of this window, which is borrowed mutably. Leases
         // split from the window cover what was received before, and a receive starts behind that.
