@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use crate::ids::{CoreId, Offset, PartitionIndex};
+use crate::kafka::api::ApiKey;
+use crate::kafka::error_code::ErrorCode;
 
 /// API keys with a row of their own; higher ones share the last.
 const APIS: usize = 97;
@@ -171,10 +173,10 @@ impl Default for CoreMetrics {
 }
 
 impl CoreMetrics {
-    /// Counts one answer, by API key and error code (0 for none).
-    pub fn request(&mut self, api: i16, error: i16) {
-        let api = usize::try_from(api).map_or(APIS - 1, |api| api.min(APIS - 1));
-        let error = usize::try_from(i32::from(error) + 1).map_or(ERRORS - 1, |error| error.min(ERRORS - 1));
+    /// Counts one answer.
+    pub fn request(&mut self, api: ApiKey, error: ErrorCode) {
+        let api = usize::try_from(api.0).map_or(APIS - 1, |api| api.min(APIS - 1));
+        let error = usize::try_from(i32::from(error.0) + 1).map_or(ERRORS - 1, |error| error.min(ERRORS - 1));
         self.requests[api * ERRORS + error] += 1;
     }
 
@@ -404,11 +406,9 @@ mod tests {
     #[test]
     fn requests_are_counted_by_api_and_error_and_strange_ones_are_not_lost() {
         let mut metrics = CoreMetrics::default();
-        metrics.request(0, 0);
-        metrics.request(0, 0);
-        metrics.request(1, -1);
-        metrics.request(1, 137);
-        metrics.request(-5, 4000);
+        for (api, error) in [(0, 0), (0, 0), (1, -1), (1, 137), (-5, 4000)] {
+            metrics.request(ApiKey(api), ErrorCode(error));
+        }
         let seen: Vec<(i16, i16, u64)> =
             metrics.report(CoreId(0)).requests.iter().map(|r| (r.api, r.error, r.count)).collect();
         assert_eq!(seen, [(0, 0, 2), (1, -1, 1), (1, 137, 1), (96, 138, 1)]);

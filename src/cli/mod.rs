@@ -1,6 +1,10 @@
 //! The command line: one file per subcommand. Parsing is clap's; what a command means is in its file.
 
 pub mod serve;
+pub mod topic;
+
+pub mod client;
+pub mod table;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,6 +27,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a broker
     Serve(Box<serve::Args>),
+    /// Create, list, describe, alter and delete topics of a cluster
+    Topic(topic::Args),
     /// Print completions for a shell: pinion completions bash > /etc/bash_completion.d/pinion
     Completions {
         /// Which shell

@@ -10,6 +10,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::Registry;
 
+use crate::kafka::api::{self, ApiKey};
+use crate::kafka::error_code::ErrorCode;
 use crate::metrics::{Counters, FetchStage, Histogram, NodeReport, PartitionReport, ProduceStage};
 
 /// The text for one scrape.
@@ -183,12 +185,12 @@ fn bound(micros: u64) -> f64 {
     if micros == u64::MAX { f64::MAX } else { micros as f64 / 1e6 }
 }
 
-fn api_name(api: i16) -> String {
-    api.to_string()
+fn api_name(key: i16) -> String {
+    api::row(ApiKey(key)).map_or_else(|| key.to_string(), |row| row.name.to_string())
 }
 
-fn error_name(error: i16) -> String {
-    error.to_string()
+fn error_name(code: i16) -> String {
+    ErrorCode(code).name().map_or_else(|| code.to_string(), String::from)
 }
 
 #[cfg(test)]
@@ -199,7 +201,7 @@ mod tests {
 
     fn core(id: u16) -> CoreReport {
         let mut metrics = CoreMetrics::default();
-        metrics.request(3, 0);
+        metrics.request(ApiKey::METADATA, ErrorCode::NONE);
         metrics.count.bytes_received += 100;
         metrics.produce_stage(ProduceStage::Written, 300);
         CoreReport {
@@ -242,10 +244,10 @@ mod tests {
             "pinion_produce_stage_seconds_sum{stage=\"written\"} 0.0006",
             "pinion_produce_stage_seconds_bucket{le=\"+Inf\",stage=\"written\"} 2",
             "# TYPE pinion_requests counter",
+            "pinion_requests_total{api=\"Metadata\",error=\"NONE\"} 2",
         ] {
             assert!(text.lines().any(|found| found == line), "no line {line} in\n{text}");
         }
-        assert!(text.contains("pinion_requests_total{api="));
     }
 
     #[test]
