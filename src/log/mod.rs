@@ -1,9 +1,11 @@
 //! The log of a partition: arithmetic and plans. Pure; it meets files only as actions and their completions.
 
+pub mod checkpoint;
 pub mod offsets;
 pub mod producer_snapshot;
 pub mod producers;
 pub mod recovery;
 pub mod retention;
 pub mod segment;
+pub mod text_files;
 pub mod topic_config;
