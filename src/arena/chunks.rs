@@ -197,13 +197,16 @@ impl Chunks {
         node
     }
 
-    /// Sets a node and everything above it. Two wholly free halves are one free whole again.
+    /// Sets a node and what changes above it. Two wholly free halves are one free whole again.
     fn set_node(&mut self, chunk: usize, mut node: usize, value: u8) {
         let nodes = &mut self.nodes[chunk * NODES..(chunk + 1) * NODES];
         nodes[node] = value;
         while node > 1 {
             node /= 2;
-            nodes[node] = joined(nodes[2 * node], nodes[2 * node + 1], node);
+            let joined = joined(nodes[2 * node], nodes[2 * node + 1], node);
+            if std::mem::replace(&mut nodes[node], joined) == joined {
+                return;
+            }
         }
     }
 
@@ -251,7 +254,10 @@ impl MaxTree {
         self.nodes[node] = value;
         while node > 1 {
             node /= 2;
-            self.nodes[node] = self.nodes[2 * node].max(self.nodes[2 * node + 1]);
+            let max = self.nodes[2 * node].max(self.nodes[2 * node + 1]);
+            if std::mem::replace(&mut self.nodes[node], max) == max {
+                return;
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use crate::ids::{ConnId, Offset, PartitionId};
 /// End of a list.
 const NONE: u32 = u32::MAX;
 
-/// The leases whose receipt is not proved yet, by connection. Allocates nothing once it has seen its largest use.
+/// The leases whose receipt is not proved yet, by connection. Allocates nothing after `new`.
 #[derive(Debug)]
 pub struct Receipts {
     parts_max: u32,
@@ -44,7 +44,7 @@ impl Receipts {
         Receipts {
             parts_max,
             conns: vec![Announced { turn: 0, head: NONE }; conns_max as usize],
-            parts: Vec::new(),
+            parts: Vec::with_capacity(parts_max as usize),
             free: NONE,
             outstanding: 0,
         }

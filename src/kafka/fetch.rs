@@ -253,10 +253,11 @@ mod tests {
     }
 
     fn filled(pieces: &[u8], holes: &[Hole], response: &FetchResponse<'_>) -> Vec<u8> {
-        let records = response.responses.iter().flat_map(|topic| &topic.partitions).filter_map(|data| match data.records {
-            Records::Bytes(bytes) if !bytes.is_empty() => Some(bytes),
-            _ => None,
-        });
+        let records =
+            response.responses.iter().flat_map(|topic| &topic.partitions).filter_map(|data| match data.records {
+                Records::Bytes(bytes) if !bytes.is_empty() => Some(bytes),
+                _ => None,
+            });
         let (mut out, mut from) = (Vec::new(), 0);
         for (hole, bytes) in holes.iter().zip(records) {
             assert_eq!(hole.bytes as usize, bytes.len());

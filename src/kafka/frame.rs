@@ -120,7 +120,13 @@ fn read_request_header(frame: &[u8]) -> Result<RequestHeader<'_>, DecodeError> {
 }
 
 /// Appends the header of a request, for the commands that talk to a cluster.
-pub fn write_request_header(api: ApiKey, version: i16, correlation_id: i32, client_id: Option<&str>, out: &mut Vec<u8>) {
+pub fn write_request_header(
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+    client_id: Option<&str>,
+    out: &mut Vec<u8>,
+) {
     let mut writer = Writer::new(out);
     writer.put(&api.0.to_be_bytes());
     writer.put(&version.to_be_bytes());

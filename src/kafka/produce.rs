@@ -2,7 +2,9 @@
 //!
 //! Both say the same as [`schema::produce`](super::schema::produce), which the tests hold against them.
 
-use super::schema::produce::{NodeEndpoint, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse};
+use super::schema::produce::{
+    NodeEndpoint, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+};
 use super::schema::{DecodeError, Message, Reader, Wire, Writer};
 use super::topics::{Elements, TopicView, TopicsWriter, write_node_endpoints};
 use crate::ids::TopicId;
@@ -106,9 +108,9 @@ const NODE_ENDPOINTS_FROM: i16 = 10;
 
 #[cfg(test)]
 mod tests {
+    use super::super::schema::Api;
     use super::super::schema::dice::Dice;
     use super::super::schema::produce::{Produce, TopicProduceData, TopicProduceResponse};
-    use super::super::schema::Api;
     use super::*;
 
     fn versions_and_dice() -> impl Iterator<Item = (i16, Dice)> {

@@ -41,8 +41,8 @@ struct SnapshotEntry {
 }
 
 /// Bytes of the largest snapshot there can be; what a reader of the file needs room for.
-pub const SNAPSHOT_BYTES_MAX: u64 = (size_of::<SnapshotHeader>()
-    + crate::limits::PRODUCERS_PER_PARTITION_MAX * size_of::<SnapshotEntry>()) as u64;
+pub const SNAPSHOT_BYTES_MAX: u64 =
+    (size_of::<SnapshotHeader>() + crate::limits::PRODUCERS_PER_PARTITION_MAX * size_of::<SnapshotEntry>()) as u64;
 
 /// Why a snapshot cannot be used. It is a cache of the log: the remedy is an older one and a longer scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

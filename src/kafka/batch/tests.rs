@@ -73,7 +73,10 @@ fn assigning_offset_and_epoch_keeps_the_checksum() {
     let stored = [header.as_bytes(), view.payload()].concat();
     let stored = BatchView::parse_single(&stored).expect("one batch");
     assert_eq!(stored.check_stored(), Ok(()));
-    assert_eq!((stored.base_offset(), stored.last_offset(), stored.next_offset()), (Offset(77), Offset(79), Offset(80)));
+    assert_eq!(
+        (stored.base_offset(), stored.last_offset(), stored.next_offset()),
+        (Offset(77), Offset(79), Offset(80))
+    );
     assert_eq!(stored.leader_epoch(), LeaderEpoch(5));
     assert_eq!(stored.bytes()[16..], view.bytes()[16..]);
 }

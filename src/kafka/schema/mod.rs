@@ -20,24 +20,24 @@ mod reader;
 mod wire;
 mod writer;
 
-pub mod api_versions;
-pub mod metadata;
-pub mod produce;
-pub mod fetch;
-pub mod list_offsets;
-pub mod offset_for_leader_epoch;
-pub mod init_producer_id;
-pub mod create_topics;
-pub mod delete_topics;
-pub mod create_partitions;
-pub mod delete_records;
-pub mod describe_configs;
-pub mod incremental_alter_configs;
 pub mod alter_configs;
+pub mod api_versions;
+pub mod create_partitions;
+pub mod create_topics;
+pub mod delete_records;
+pub mod delete_topics;
 pub mod describe_cluster;
-pub mod describe_topic_partitions;
+pub mod describe_configs;
 pub mod describe_log_dirs;
 pub mod describe_producers;
+pub mod describe_topic_partitions;
+pub mod fetch;
+pub mod incremental_alter_configs;
+pub mod init_producer_id;
+pub mod list_offsets;
+pub mod metadata;
+pub mod offset_for_leader_epoch;
+pub mod produce;
 
 mod declared;
 

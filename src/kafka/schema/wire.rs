@@ -223,7 +223,11 @@ impl<'a> Nullable<'a> for &'a str {
     fn write_nullable(value: Option<&Self>, writer: &mut Writer<'_>, form: Form) {
         let text = value.map(|text| cut(text));
         let length = text.map(str::len);
-        if form.flexible { writer.compact_length(length) } else { writer.short_length(length) }
+        if form.flexible {
+            writer.compact_length(length)
+        } else {
+            writer.short_length(length)
+        }
         writer.put(text.unwrap_or_default().as_bytes());
     }
 
@@ -265,7 +269,11 @@ impl<'a> Nullable<'a> for &'a [u8] {
 
     fn write_nullable(value: Option<&Self>, writer: &mut Writer<'_>, form: Form) {
         let length = value.map(|bytes| bytes.len());
-        if form.flexible { writer.compact_length(length) } else { writer.long_length(length) }
+        if form.flexible {
+            writer.compact_length(length)
+        } else {
+            writer.long_length(length)
+        }
         writer.put(value.copied().unwrap_or_default());
     }
 
