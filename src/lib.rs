@@ -56,6 +56,7 @@ pub mod limits;
 pub mod log;
 pub mod metrics;
 pub mod quiet;
+pub mod replica;
 pub mod runtime;
 pub mod shard;
 pub mod spelling;

@@ -16,6 +16,8 @@ pub const REQUESTS_PER_CONN_MAX: usize = 64;
 pub const REQUEST_BYTES_PER_CONN_MAX: u64 = 32 * 1024 * 1024;
 /// Batches of one idempotent producer that a partition remembers (kafka-spec §3.6).
 pub const PRODUCER_BATCHES: usize = 5;
+/// Bytes of an offset or time index (Kafka's default of `segment.index.bytes`); a full one rolls the segment.
+pub const INDEX_BYTES_MAX: u64 = 10 * 1024 * 1024;
 /// Idempotent producers that a partition remembers; one more makes the longest silent ones be forgotten.
 pub const PRODUCERS_PER_PARTITION_MAX: usize = 16_384;
 /// Bytes of log after which a partition with idempotent producers writes a producer snapshot.

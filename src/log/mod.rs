@@ -1,6 +1,11 @@
 //! The log of a partition: arithmetic and plans. Pure; it meets files only as actions and their completions.
 
+pub mod appender;
 pub mod checkpoint;
+pub mod epochs;
+pub mod group_commit;
+pub mod index;
+pub mod index_cache;
 pub mod offsets;
 pub mod producer_snapshot;
 pub mod producers;

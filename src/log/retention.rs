@@ -74,3 +74,6 @@ fn breach(
         None
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -38,8 +38,8 @@ pub struct Segment {
     pub first_timestamp: i64,
     /// Largest timestamp in ms, −1 without one.
     pub max_timestamp: i64,
-    /// When it was created, or what recovery found as the time of its last write: what stands in for timestamps where
-    /// the records have none.
+    /// When it was created; from the roll on, when it was rolled; after recovery, when the file was last written. It
+    /// stands in for timestamps where the records have none.
     pub touched: WallMillis,
     /// Where it is in its life.
     pub state: SegmentState,
@@ -160,10 +160,11 @@ impl SegmentSet {
     ///
     /// # Panics
     /// When there is no active segment, or it is empty: an empty one is kept.
-    pub fn roll(&mut self) -> Offset {
+    pub fn roll(&mut self, now: WallMillis) -> Offset {
         let active = self.active_mut().expect("a roll without an active segment");
         assert!(!active.is_empty(), "roll of an empty {active:?}");
         active.state = SegmentState::Sealing;
+        active.touched = now;
         active.base
     }
 
@@ -356,3 +357,6 @@ impl AppendRate {
         (self.bytes_per_s >> windows) + (latest - (latest >> windows))
     }
 }
+
+#[cfg(test)]
+mod tests;

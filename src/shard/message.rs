@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::arena::Lease;
 use crate::control::command::{Command, CommandResult};
 use crate::control::image::Image;
-use crate::ids::{CoreId, DirId, Errno, LeaderEpoch, Offset, PartitionId, Ticket, TopicId};
+use crate::ids::{BrokerId, CoreId, DirId, Errno, LeaderEpoch, Offset, PartitionId, PartitionIndex, Ticket, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::log::recovery::RecoveredLog;
 use crate::log::topic_config::TopicConfig;
@@ -132,6 +132,13 @@ pub enum Message {
     FailDir {
         /// The directory.
         dir: DirId,
+        /// What is reported as its error.
+        errno: Errno,
+    },
+    /// Control → core: whether some data directory has less than `log.min.free.bytes` left.
+    DiskLow {
+        /// It has.
+        low: bool,
     },
     /// Control → core: send a report for `/metrics`.
     Scrape,
@@ -143,7 +150,26 @@ pub enum Message {
     Stopped {
         /// Whether every partition was flushed and sealed.
         clean: bool,
+        /// Where each partition ended, for Kafka's text checkpoints.
+        offsets: Vec<FinalOffsets>,
     },
+}
+
+/// Where a partition ended at a clean stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FinalOffsets {
+    /// Its data directory.
+    pub dir: DirId,
+    /// Name of its topic.
+    pub topic: Arc<str>,
+    /// Which partition of it.
+    pub index: PartitionIndex,
+    /// Everything below is flushed.
+    pub recovery_point: Offset,
+    /// High watermark.
+    pub high_watermark: Offset,
+    /// First offset that is kept.
+    pub log_start: Offset,
 }
 
 /// What a producer waits for.
@@ -170,6 +196,8 @@ pub struct AppendAsk {
     pub acks: Acks,
     /// Whether an internal topic may be written (client id `__admin_client`).
     pub internal_allowed: bool,
+    /// Whether the request's version may carry zstd.
+    pub zstd_allowed: bool,
 }
 
 /// What came of an append.
@@ -195,6 +223,13 @@ pub enum AppendOutcome {
     },
 }
 
+impl AppendOutcome {
+    /// Nothing was written, for this reason.
+    pub fn refused(code: ErrorCode) -> AppendOutcome {
+        AppendOutcome::Refused { code, message: None, leader: None }
+    }
+}
+
 /// A read of one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FetchAsk {
@@ -214,8 +249,6 @@ pub struct FetchAsk {
     pub last_fetched_epoch: LeaderEpoch,
     /// Leave a watch when fewer than `watch_below` bytes are there; 0 asks for none.
     pub watch_below: u32,
-    /// Read no bytes, only say what there is (first look of a fetch that may park).
-    pub look_only: bool,
 }
 
 /// What a read of one partition found.
@@ -235,7 +268,7 @@ pub struct FetchOutcome {
     pub leader: Option<(i32, LeaderEpoch)>,
     /// The records in order. Their leases go back by `Message::Return`.
     pub records: Vec<Part>,
-    /// Bytes that could be read for a look, or were read.
+    /// Their bytes.
     pub bytes: u32,
 }
 
@@ -304,8 +337,10 @@ pub enum QueryAnswer {
 }
 
 /// What every core answers clients from: the committed image, and which core serves which partition here.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ClusterView {
+    /// This broker.
+    pub node: BrokerId,
     /// The committed metadata.
     pub image: Arc<Image>,
     /// For each topic hosted here: the core of each partition, `None` while it is not served yet (recovering, or its
@@ -322,6 +357,10 @@ pub struct DirView {
     pub path: String,
     /// Whether it is served.
     pub online: bool,
+    /// Size of its file system in bytes, −1 when unknown.
+    pub total_bytes: i64,
+    /// Bytes that can still be used, −1 when unknown.
+    pub usable_bytes: i64,
 }
 
 /// Everything a core needs to serve a partition.

@@ -1,0 +1,503 @@
+//! Reads of what is not in memory: the file is opened, its index loaded, the batch found, and the bytes made ready,
+//! without ever blocking the core.
+//!
+//! A written segment (active, or not sealed yet) is read with O_DIRECT into the arena. A sealed one is sent from the
+//! page cache by sendfile, but only after a probe said that all of it is there: what is missing is read through the ring
+//! first, and the completion of that read is the proof (design §5).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::arena::{Lease, Pool};
+use crate::ids::{Errno, FilePos, Now, Offset, PartitionId, ProbeId, ReadId};
+use crate::kafka::error_code::ErrorCode;
+use crate::limits::{BLOCK, CHUNK, INDEX_BYTES_MAX, SENDFILE_SLICE_BYTES};
+use crate::log::index::{self, SegmentBounds};
+use crate::log::index_cache::{IndexCache, IndexKey, IndexKind};
+use crate::log::segment::Segment;
+use crate::shard::Shard;
+use crate::shard::action::{Action, Actions, FileJob, FileKind, FileRange, Part, PartitionFile};
+use crate::shard::event::FileDone;
+use crate::shard::file_jobs::Purpose;
+use crate::shard::message::{FetchAsk, FetchOutcome, Origin, QueryAnswer};
+use crate::shard::partition::{FileWish, Placed};
+use crate::shard::time_search::{self, Found};
+
+/// Cold reads of a core that are under way at once; further ones wait.
+const COLD_READS_MAX: usize = 64;
+/// Bytes of a first look for a batch.
+const SCAN_BYTES: u64 = 64 * 1024;
+
+/// Who reads.
+#[derive(Debug)]
+pub enum Reader {
+    /// One partition of a fetch.
+    Fetch(FetchAsk),
+    /// ListOffsets by timestamp.
+    Time {
+        /// Who asked.
+        origin: Origin,
+        /// The timestamp in ms.
+        timestamp: i64,
+    },
+}
+
+/// One cold read.
+#[derive(Debug)]
+struct ColdRead {
+    reader: Reader,
+    partition: PartitionId,
+    /// Offset to find; for a search by time, the first offset that may match.
+    offset: Offset,
+    segment: Offset,
+    step: Step,
+    /// Where in the file the next look starts; a batch starts there.
+    at: FilePos,
+    /// Least bytes of the next look: grows when a batch does not fit.
+    look_bytes: u64,
+}
+
+/// What a cold read waits for.
+#[derive(Debug)]
+enum Step {
+    /// Not begun.
+    Queued,
+    /// The file is being opened.
+    Opening,
+    /// An index is being loaded.
+    Index(IndexKind),
+    /// Batches are being read; the block starts at this file position.
+    Looking { block_at: FilePos },
+    /// The page cache is being asked about, or filled for, this range.
+    Warming(FileRange),
+}
+
+/// A block that was read: bytes `from .. len` of it are batches.
+#[derive(Clone, Copy)]
+struct Looked<'a> {
+    block: &'a Lease,
+    from: u32,
+    len: u32,
+}
+
+/// All cold reads of a core.
+#[derive(Debug, Default)]
+pub struct ColdReads {
+    reads: slab::Slab<ColdRead>,
+    queue: VecDeque<(Reader, PartitionId, Offset)>,
+}
+
+impl ColdReads {
+    /// Whether none is under way.
+    pub fn is_quiet(&self) -> bool {
+        self.reads.is_empty() && self.queue.is_empty()
+    }
+
+    /// How many are under way or wait.
+    pub fn len(&self) -> usize {
+        self.reads.len() + self.queue.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.is_quiet()
+    }
+}
+
+impl Shard {
+    /// A fetch of something that is not in memory.
+    pub(super) fn start_cold_read(&mut self, now: Now, ask: FetchAsk, out: &mut Actions) {
+        let (partition, offset) = (ask.partition, ask.fetch_offset);
+        self.begin_read(now, Reader::Fetch(ask), partition, offset, out);
+    }
+
+    /// A search for a timestamp.
+    pub(super) fn start_time_search(&mut self, now: Now, origin: Origin, slot: u32, timestamp: i64, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("looked at by the caller");
+        let (id, log_start) = (partition.id, partition.offsets.log_start());
+        match time_search::first_to_search(&partition.segments, timestamp) {
+            Some((base, timestamp)) => {
+                let offset = base.max(log_start);
+                self.begin_read(now, Reader::Time { origin, timestamp }, id, offset, out);
+            }
+            None => self.answer_query(origin, time_search::nothing(), out),
+        }
+    }
+
+    fn begin_read(&mut self, now: Now, reader: Reader, partition: PartitionId, offset: Offset, out: &mut Actions) {
+        if self.cold_reads.reads.len() >= COLD_READS_MAX {
+            return self.cold_reads.queue.push_back((reader, partition, offset));
+        }
+        self.metrics.count.cold_reads += 1;
+        let read = ColdRead {
+            reader,
+            partition,
+            offset,
+            segment: offset,
+            step: Step::Queued,
+            at: FilePos(0),
+            look_bytes: SCAN_BYTES,
+        };
+        let id = self.cold_reads.reads.insert(read);
+        self.place(now, id, out);
+    }
+
+    /// Finds the segment, its file and its index; starts what is missing, else the first look.
+    fn place(&mut self, now: Now, id: usize, out: &mut Actions) {
+        let read = &mut self.cold_reads.reads[id];
+        let Some((slot, partition)) = self.partitions.by_id(read.partition) else {
+            return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
+        };
+        if let Err(code) = partition.check_serving() {
+            return self.fail_read(now, id, code, out);
+        }
+        match partition.place(read.offset) {
+            Placed::Written { segment, file, at } => {
+                (read.segment, read.at) = (segment, at);
+                if let Reader::Time { timestamp, .. } = read.reader
+                    && let Some(start) = partition.written_time(segment, timestamp)
+                    && start > read.offset
+                {
+                    read.offset = start;
+                    read.at = partition.index_position(segment, start);
+                }
+                match file {
+                    Some(_) => self.look(now, id, out),
+                    None => {
+                        read.step = Step::Opening;
+                        if !partition.files.is_busy() {
+                            self.run_wish(slot, FileWish::Open { base: segment }, out);
+                        }
+                    }
+                }
+            }
+            Placed::Sealed { segment, file: Some(_) } => {
+                read.segment = segment;
+                match indexed(&mut self.index_cache, read) {
+                    Ok(at) => {
+                        read.at = at;
+                        self.look(now, id, out);
+                    }
+                    Err(kind) => self.load_index(id, kind, out),
+                }
+            }
+            Placed::Sealed { segment, file: None } => {
+                read.segment = segment;
+                read.step = Step::Opening;
+                let path = PartitionFile { dir: partition.dir.clone(), kind: FileKind::Log(segment) };
+                let file = self.file_jobs.new_file();
+                self.file_jobs.start(Purpose::ForRead { read: id as u64 }, FileJob::OpenSealed { file, path }, out);
+            }
+            Placed::Nowhere => self.fail_read(now, id, ErrorCode::OFFSET_OUT_OF_RANGE, out),
+        }
+    }
+
+    fn load_index(&mut self, id: usize, kind: IndexKind, out: &mut Actions) {
+        let read = &mut self.cold_reads.reads[id];
+        let (_, partition) = self.partitions.by_id(read.partition).expect("looked at by the caller");
+        read.step = Step::Index(kind);
+        let file = match kind {
+            IndexKind::Offset => FileKind::Index(read.segment),
+            IndexKind::Time => FileKind::TimeIndex(read.segment),
+        };
+        let path = PartitionFile { dir: partition.dir.clone(), kind: file };
+        let what = FileJob::ReadWhole { path, len_max: INDEX_BYTES_MAX };
+        self.file_jobs.start(Purpose::ForRead { read: id as u64 }, what, out);
+    }
+
+    /// A file was opened or an index loaded for a read.
+    pub(super) fn on_read_job(&mut self, now: Now, id: u64, result: Result<FileDone, Errno>, out: &mut Actions) {
+        let id = id as usize;
+        let read = &mut self.cold_reads.reads[id];
+        let Some((_, partition)) = self.partitions.by_id(read.partition) else {
+            return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
+        };
+        match (&mut read.step, result) {
+            (Step::Opening, Ok(FileDone::Opened { file, .. })) => {
+                if let Some(segment) = partition.segments.get_mut(read.segment) {
+                    segment.file = Some(file);
+                }
+                self.place(now, id, out);
+            }
+            (Step::Index(kind), result) => {
+                let key = IndexKey { partition: read.partition, base: read.segment, kind: *kind };
+                let segment = partition.segments.floor(read.segment).expect("it was placed there");
+                // An index is only a cache: without it the segment is read from its beginning.
+                let bytes = usable_index(result, key, segment).unwrap_or_else(|reason| {
+                    tracing::warn!(?key, reason, "no usable index; reading without");
+                    Arc::from([])
+                });
+                self.index_cache.insert(key, bytes);
+                self.place(now, id, out);
+            }
+            (_, result) => {
+                let dir = partition.dir.dir;
+                tracing::error!(?result, segment = %read.segment, partition = ?read.partition, "segment cannot be opened");
+                self.fail_read(now, id, ErrorCode::KAFKA_STORAGE_ERROR, out);
+                if let Err(errno) = result {
+                    self.fail_dir(now, dir, errno, out);
+                }
+            }
+        }
+    }
+
+    /// Reads that wait for a written segment's file go on.
+    pub(super) fn resume_reads(&mut self, now: Now, partition: PartitionId, out: &mut Actions) {
+        let waits = |read: &ColdRead| read.partition == partition && matches!(read.step, Step::Opening);
+        let waiting: Vec<usize> =
+            self.cold_reads.reads.iter().filter(|(_, read)| waits(read)).map(|(id, _)| id).collect();
+        for id in waiting {
+            if self.cold_reads.reads.contains(id) {
+                self.place(now, id, out);
+            }
+        }
+    }
+
+    /// Reads a block of batches from where the wanted one may start.
+    fn look(&mut self, now: Now, id: usize, out: &mut Actions) {
+        let read = &self.cold_reads.reads[id];
+        let Some((_, partition)) = self.partitions.by_id(read.partition) else {
+            return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
+        };
+        let Some((file, end)) = partition.readable(read.segment) else {
+            return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
+        };
+        let block_at = read.at.align_down();
+        let wanted = match &read.reader {
+            Reader::Fetch(ask) if file.direct => read.look_bytes.max(u64::from(ask.bytes_max).min(MAX_DIRECT_BYTES)),
+            _ => read.look_bytes,
+        };
+        let len = (read.at.0 - block_at.0 + wanted).min(end.align_up().0.saturating_sub(block_at.0));
+        let len = FilePos(len).align_up().0;
+        if end <= read.at || len == 0 {
+            return self.past_segment(now, id, out);
+        }
+        let block = if len <= CHUNK { self.alloc(Pool::Reads, len, out) } else { self.alloc_large(len) };
+        let Some(block) = block else {
+            // Nothing can leave memory: the client asks again.
+            return self.answer_empty(now, id, out);
+        };
+        let into = self.arena.into_lease(block);
+        self.cold_reads.reads[id].step = Step::Looking { block_at };
+        let len = if file.direct { len } else { len.min(end.0 - block_at.0) };
+        let range = FileRange { file: file.id, at: block_at, len };
+        out.push(Action::Read { read: ReadId(id as u64), range, into });
+    }
+
+    pub(super) fn on_read(&mut self, now: Now, id: ReadId, into: Lease, result: Result<u32, Errno>, out: &mut Actions) {
+        let id = id.0 as usize;
+        let read = &self.cold_reads.reads[id];
+        match (&read.step, result) {
+            (_, Err(errno)) => {
+                self.arena.release(into);
+                self.on_read_error(now, id, errno, out);
+            }
+            (Step::Warming(range), Ok(_)) => {
+                let range = *range;
+                self.arena.release(into);
+                out.push(Action::Probe { probe: ProbeId(id as u64), range });
+            }
+            (Step::Looking { block_at }, Ok(len)) => {
+                let from = (read.at.0 - block_at.0) as u32;
+                self.on_looked(now, id, Looked { block: &into, from, len: len.max(from) }, out);
+                self.arena.release(into);
+            }
+            (step, Ok(_)) => panic!("a read completed in step {step:?}"),
+        }
+    }
+
+    /// A read error is no transient fault: the data directory is failed, and the client told so.
+    fn on_read_error(&mut self, now: Now, id: usize, errno: Errno, out: &mut Actions) {
+        let read = &self.cold_reads.reads[id];
+        let (partition, segment, at) = (read.partition, read.segment, read.at);
+        tracing::error!(?partition, %segment, %at, %errno, "segment cannot be read");
+        let dir = self.partitions.by_id(partition).map(|(_, partition)| partition.dir.dir);
+        self.fail_read(now, id, ErrorCode::KAFKA_STORAGE_ERROR, out);
+        if let Some(dir) = dir {
+            self.fail_dir(now, dir, errno, out);
+        }
+    }
+
+    /// Looks through the batches of a block: bytes `from .. len` of it are batches from `read.at` on.
+    fn on_looked(&mut self, now: Now, id: usize, looked: Looked<'_>, out: &mut Actions) {
+        let Looked { block, from, len } = looked;
+        let memory = self.memory.clone();
+        let bytes = &memory.bytes(block)[from as usize..len as usize];
+        let read = &mut self.cold_reads.reads[id];
+        let found = match &read.reader {
+            Reader::Fetch(_) => time_search::find_offset(bytes, read.offset),
+            Reader::Time { timestamp, .. } => {
+                let limit = self.partitions.by_id(read.partition).map(|(_, p)| p.offsets.high_watermark());
+                time_search::find_time(bytes, *timestamp, limit.unwrap_or(Offset::ZERO))
+            }
+        };
+        match found {
+            Found::Batch { at, len } => {
+                read.at = read.at.plus(at as u64);
+                let batch = Looked { block, from: from + at as u32, len: bytes.len() as u32 + from };
+                self.on_batch_found(now, id, batch, len, out);
+            }
+            Found::Offset { offset, timestamp, epoch } => {
+                let answer = QueryAnswer::Offset { offset, timestamp, leader_epoch: epoch };
+                self.finish_time_search(now, id, answer, out);
+            }
+            // Whole batches were passed, or the next one is longer than the block.
+            Found::Beyond { at, len } => {
+                read.at = read.at.plus(at as u64);
+                read.look_bytes = (len as u64 + BLOCK).max(SCAN_BYTES);
+                self.look(now, id, out);
+            }
+            Found::Nothing => self.finish_time_search(now, id, time_search::nothing(), out),
+            Found::Corrupt(at) => {
+                let (partition, segment, at) = (read.partition, read.segment, read.at.plus(at as u64));
+                tracing::error!(?partition, %segment, %at, "corrupt batch; `pinion log verify` names it");
+                self.metrics.count.corrupt_batches += 1;
+                self.fail_read(now, id, ErrorCode::CORRUPT_MESSAGE, out);
+            }
+        }
+    }
+
+    /// The batch that holds the wanted offset starts at byte `at` of the block.
+    fn on_batch_found(&mut self, now: Now, id: usize, batch: Looked<'_>, first_len: u32, out: &mut Actions) {
+        let Looked { block, from: at, len } = batch;
+        let memory = self.memory.clone();
+        let bytes = &memory.bytes(block)[at as usize..len as usize];
+        let read = &mut self.cold_reads.reads[id];
+        let Reader::Fetch(ask) = &read.reader else { panic!("only fetches look for a batch") };
+        let (_, partition) = self.partitions.by_id(read.partition).expect("it answered the look");
+        let wanted = if ask.whole_first { ask.bytes_max.max(first_len) } else { ask.bytes_max };
+        let high_watermark = partition.offsets.high_watermark();
+        let (file, end) = partition.readable(read.segment).expect("it was read just now");
+        if file.direct || u64::from(wanted) <= bytes.len() as u64 {
+            let whole = time_search::whole_batches(bytes, wanted, high_watermark);
+            if whole == 0 && ask.whole_first {
+                read.look_bytes = u64::from(first_len) + BLOCK;
+                return self.look(now, id, out);
+            }
+            let mut outcome = FetchOutcome::of(partition);
+            outcome.bytes = whole;
+            if whole > 0 {
+                outcome.records.push(Part::Arena(self.arena.split(block, at, whole)));
+            }
+            return self.finish_fetch_read(now, id, outcome, out);
+        }
+        let len = u64::from(wanted).min(end.0 - read.at.0);
+        let range = FileRange { file: file.id, at: read.at, len };
+        read.step = Step::Warming(range);
+        out.push(Action::Probe { probe: ProbeId(id as u64), range });
+    }
+
+    pub(super) fn on_resident(&mut self, now: Now, probe: ProbeId, missing: Option<FileRange>, out: &mut Actions) {
+        let id = probe.0 as usize;
+        let Step::Warming(range) = self.cold_reads.reads[id].step else { panic!("a probe nobody waits for") };
+        let Some(missing) = missing else {
+            let read = &self.cold_reads.reads[id];
+            let Some((_, partition)) = self.partitions.by_id(read.partition) else {
+                return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
+            };
+            let mut outcome = FetchOutcome::of(partition);
+            outcome.bytes = range.len as u32;
+            outcome.records.push(Part::File(range));
+            return self.finish_fetch_read(now, id, outcome, out);
+        };
+        let len = missing.len.min(SENDFILE_SLICE_BYTES);
+        let Some(block) = self.alloc(Pool::Reads, len, out) else { return self.answer_empty(now, id, out) };
+        let into = self.arena.into_lease(block);
+        out.push(Action::Read { read: ReadId(id as u64), range: FileRange { len, ..missing }, into });
+    }
+
+    /// The wanted offset lies behind this segment's last batch: it goes on in the next one.
+    fn past_segment(&mut self, now: Now, id: usize, out: &mut Actions) {
+        let read = &mut self.cold_reads.reads[id];
+        let next =
+            self.partitions.by_id(read.partition).and_then(|(_, p)| p.segments.after(read.segment).map(|s| s.base));
+        match next {
+            Some(base) => {
+                read.offset = base.max(read.offset);
+                read.look_bytes = SCAN_BYTES;
+                self.place(now, id, out);
+            }
+            None => self.answer_empty(now, id, out),
+        }
+    }
+
+    fn answer_empty(&mut self, now: Now, id: usize, out: &mut Actions) {
+        let read = self.end_read(id);
+        match read.reader {
+            Reader::Fetch(ask) => {
+                let outcome = match self.partitions.by_id(ask.partition) {
+                    Some((_, partition)) => FetchOutcome::of(partition),
+                    None => FetchOutcome::refused(self.view.not_hosted(ask.partition)),
+                };
+                self.answer_ask(now, &ask, outcome, out);
+            }
+            Reader::Time { origin, .. } => self.answer_query(origin, time_search::nothing(), out),
+        }
+        self.start_queued_read(now, out);
+    }
+
+    fn fail_read(&mut self, now: Now, id: usize, code: ErrorCode, out: &mut Actions) {
+        let read = self.end_read(id);
+        match read.reader {
+            Reader::Fetch(ask) => self.answer_ask(now, &ask, FetchOutcome::refused(code), out),
+            Reader::Time { origin, .. } => self.answer_query(origin, QueryAnswer::Refused(code), out),
+        }
+        self.start_queued_read(now, out);
+    }
+
+    fn finish_fetch_read(&mut self, now: Now, id: usize, outcome: FetchOutcome, out: &mut Actions) {
+        let read = self.end_read(id);
+        let Reader::Fetch(ask) = read.reader else { panic!("records for a search by time") };
+        self.answer_ask(now, &ask, outcome, out);
+        self.start_queued_read(now, out);
+    }
+
+    fn finish_time_search(&mut self, now: Now, id: usize, answer: QueryAnswer, out: &mut Actions) {
+        let read = self.end_read(id);
+        let Reader::Time { origin, .. } = read.reader else { panic!("a time for a fetch") };
+        self.answer_query(origin, answer, out);
+        self.start_queued_read(now, out);
+    }
+
+    fn end_read(&mut self, id: usize) -> ColdRead {
+        self.cold_reads.reads.remove(id)
+    }
+
+    fn start_queued_read(&mut self, now: Now, out: &mut Actions) {
+        if let Some((reader, partition, offset)) = self.cold_reads.queue.pop_front() {
+            self.begin_read(now, reader, partition, offset, out);
+        }
+    }
+}
+
+/// Where a read of a sealed segment may start, or the index that must be loaded first. A search by time moves its
+/// offset forward.
+fn indexed(cache: &mut IndexCache, read: &mut ColdRead) -> Result<FilePos, IndexKind> {
+    let key = |kind| IndexKey { partition: read.partition, base: read.segment, kind };
+    if let Reader::Time { timestamp, .. } = read.reader {
+        let times = cache.lookup(key(IndexKind::Time)).ok_or(IndexKind::Time)?;
+        if let Some((_, start)) = index::lookup_time(times, read.segment, timestamp) {
+            read.offset = read.offset.max(start);
+        }
+    }
+    let offsets = cache.lookup(key(IndexKind::Offset)).ok_or(IndexKind::Offset)?;
+    Ok(index::lookup_offset(offsets, read.segment, read.offset).map_or(FilePos(0), |(_, at)| at))
+}
+
+/// The valid part of an index file, or why there is none.
+fn usable_index(result: Result<FileDone, Errno>, key: IndexKey, segment: &Segment) -> Result<Arc<[u8]>, String> {
+    let contents = match result {
+        Ok(FileDone::Contents(contents)) => contents,
+        Ok(other) => panic!("reading an index brought {other:?}"),
+        Err(errno) => return Err(errno.to_string()),
+    };
+    let bounds = SegmentBounds { base: segment.base, end: segment.end, len: segment.len };
+    let checked = match key.kind {
+        IndexKind::Offset => index::check_offset_index(&contents, bounds),
+        IndexKind::Time => index::check_time_index(&contents, bounds),
+    };
+    checked.map(Arc::from).map_err(|fault| fault.to_string())
+}
+
+/// Bytes that one O_DIRECT read of an active segment brings at most.
+const MAX_DIRECT_BYTES: u64 = 1024 * 1024;

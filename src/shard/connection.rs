@@ -1,0 +1,268 @@
+//! Client connections of a core: bytes in, frames, requests in order, answers in order.
+//!
+//! An idle connection holds no memory: its receive takes a small block only when bytes arrive. A frame that is not whole
+//! in that block gets one contiguous window of its size, and the rest is received straight into it. Not asking for more
+//! bytes is the back-pressure: a connection with too much in service, or without memory for its window, is not read.
+//!
+//! Order (kafka-spec §3.8, design §4.6): produce requests are pipelined; any other request starts when all before it are
+//! answered, and a produce when all others before it are. Answers leave in the order of the requests.
+//!
+//! This file holds the state and its transitions; `shard/intake.rs` and `shard/mod.rs` act on them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+
+use crate::arena::Lease;
+use crate::ids::{ConnId, MonoMicros, Ticket};
+use crate::limits::{REQUEST_BYTES_PER_CONN_MAX, REQUESTS_PER_CONN_MAX};
+use crate::shard::action::Parts;
+
+/// Bytes of a frame that must be known before it is bounded and given memory: its length, API key and version.
+pub const HEAD_BYTES: usize = 8;
+
+/// What arrived of the frame that is being received.
+#[derive(Debug)]
+pub enum Intake {
+    /// Between frames, or in the first bytes of one.
+    Head {
+        /// The first bytes.
+        bytes: [u8; HEAD_BYTES],
+        /// How many there are.
+        have: usize,
+    },
+    /// A window is being filled by the outstanding receive, which carries it.
+    Filling {
+        /// Bytes in the window so far.
+        have: u32,
+        /// Bytes of the whole frame, without its length field.
+        size: u32,
+    },
+    /// There is no memory for the window. `first` holds what arrived of the frame.
+    Starved {
+        /// Bytes of the whole frame, without its length field.
+        size: u32,
+        /// What arrived of it.
+        first: Vec<u8>,
+    },
+}
+
+impl Intake {
+    /// Between two frames.
+    pub fn empty() -> Intake {
+        Intake::Head { bytes: [0; HEAD_BYTES], have: 0 }
+    }
+}
+
+/// How far a request of the queue is.
+#[derive(Debug)]
+pub enum Stage {
+    /// Received, not started; its frame without the length field.
+    Waiting(Lease),
+    /// In service under its ticket.
+    Started,
+    /// Answered; `None` for acks=0, which has no answer.
+    Answered(Option<Parts>),
+}
+
+/// One request of a connection.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// Whether it is a Produce, which may overtake the wait of the ones before it.
+    pub produce: bool,
+    /// Bytes of its frame.
+    pub bytes: u64,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// How a connection is ending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It serves.
+    Open,
+    /// `Close` was asked for; everything it still completes is only given back.
+    Closing,
+}
+
+/// One client connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Its id.
+    pub id: ConnId,
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// How it is ending.
+    pub phase: Phase,
+    /// The frame being received.
+    pub intake: Intake,
+    /// Whether a `Recv` is outstanding.
+    pub receiving: bool,
+    /// Whether a `Send` is outstanding.
+    pub sending: bool,
+    /// When bytes last came or left.
+    pub last_active: MonoMicros,
+    queue: VecDeque<Entry>,
+    queued_bytes: u64,
+}
+
+impl Connection {
+    fn new(id: ConnId, peer: SocketAddr, now: MonoMicros) -> Connection {
+        Connection {
+            id,
+            peer,
+            phase: Phase::Open,
+            intake: Intake::empty(),
+            receiving: false,
+            sending: false,
+            last_active: now,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+        }
+    }
+
+    /// Whether more bytes may be asked for.
+    pub fn may_receive(&self) -> bool {
+        self.phase == Phase::Open
+            && !self.receiving
+            && self.queue.len() < REQUESTS_PER_CONN_MAX
+            && self.queued_bytes < REQUEST_BYTES_PER_CONN_MAX
+    }
+
+    /// Takes a request in.
+    pub fn push(&mut self, ticket: Ticket, produce: bool, frame: Lease) {
+        let bytes = u64::from(frame.len());
+        self.queued_bytes += bytes;
+        self.queue.push_back(Entry { ticket, produce, bytes, stage: Stage::Waiting(frame) });
+    }
+
+    /// The next request that may start now, if any: its ticket and frame.
+    pub fn start_next(&mut self) -> Option<(Ticket, Lease)> {
+        let first_waiting = self.queue.iter().position(|entry| matches!(entry.stage, Stage::Waiting(_)))?;
+        let open_before = |entry: &Entry| matches!(entry.stage, Stage::Started);
+        let before = self.queue.range(..first_waiting);
+        let may = match self.queue[first_waiting].produce {
+            true => before.filter(|entry| open_before(entry)).all(|entry| entry.produce),
+            false => !before.into_iter().any(open_before),
+        };
+        if !may {
+            return None;
+        }
+        let entry = &mut self.queue[first_waiting];
+        match std::mem::replace(&mut entry.stage, Stage::Started) {
+            Stage::Waiting(frame) => Some((entry.ticket, frame)),
+            _ => unreachable!("found by its stage"),
+        }
+    }
+
+    /// Notes an answer. Returns it back when the request is not in service here.
+    pub fn answer(&mut self, ticket: Ticket, parts: Option<Parts>) -> Result<(), Option<Parts>> {
+        let entry = self.queue.iter_mut().find(|entry| entry.ticket == ticket);
+        match entry {
+            Some(entry) if matches!(entry.stage, Stage::Started) => {
+                entry.stage = Stage::Answered(parts);
+                Ok(())
+            }
+            _ => Err(parts),
+        }
+    }
+
+    /// Moves the parts of every answer that is next in order to the end of `out`. Returns whether any request left the
+    /// queue.
+    pub fn take_answers(&mut self, out: &mut Parts, mut recycle: impl FnMut(Parts)) -> bool {
+        let mut moved = false;
+        while let Some(entry) = self.queue.pop_front_if(|entry| matches!(entry.stage, Stage::Answered(_))) {
+            self.queued_bytes -= entry.bytes;
+            moved = true;
+            if let Stage::Answered(Some(mut parts)) = entry.stage {
+                out.append(&mut parts);
+                recycle(parts);
+            }
+        }
+        moved
+    }
+
+    /// Empties the queue of a connection that ends; the caller gives the frames and parts back.
+    pub fn drain(&mut self) -> impl Iterator<Item = Entry> {
+        self.queued_bytes = 0;
+        self.queue.drain(..)
+    }
+
+    /// Whether nothing is in service, waiting or being sent.
+    pub fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && !self.sending
+    }
+}
+
+/// Why a connection is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `max.connections`.
+    Total,
+    /// `max.connections.per.ip`.
+    PerAddress,
+}
+
+/// All connections of a core.
+#[derive(Debug)]
+pub struct Connections {
+    slots: Vec<Option<Connection>>,
+    per_address: BTreeMap<IpAddr, u32>,
+    count: u32,
+    count_max: u32,
+    per_address_max: u32,
+}
+
+impl Connections {
+    /// None yet; the limits are this core's share.
+    pub fn new(count_max: u32, per_address_max: u32) -> Connections {
+        Connections { slots: Vec::new(), per_address: BTreeMap::new(), count: 0, count_max, per_address_max }
+    }
+
+    /// Takes a connection, or says which limit refuses it. A refused one is in the table, closing.
+    pub fn accept(&mut self, id: ConnId, peer: SocketAddr, now: MonoMicros) -> Result<(), Refusal> {
+        let slot = id.slot as usize;
+        if self.slots.len() <= slot {
+            self.slots.resize_with(slot + 1, || None);
+        }
+        assert!(self.slots[slot].is_none(), "connection slot {slot} is in use");
+        let of_address = self.per_address.entry(peer.ip()).or_default();
+        *of_address += 1;
+        self.count += 1;
+        let refusal = match (self.count_max < self.count, self.per_address_max < *of_address) {
+            (true, _) => Err(Refusal::Total),
+            (_, true) => Err(Refusal::PerAddress),
+            _ => Ok(()),
+        };
+        self.slots[slot] = Some(Connection::new(id, peer, now));
+        refusal
+    }
+
+    /// The connection, unless it has ended.
+    pub fn at(&mut self, id: ConnId) -> Option<&mut Connection> {
+        self.slots.get_mut(id.slot as usize)?.as_mut().filter(|conn| conn.id == id)
+    }
+
+    /// Forgets a connection whose last completion has come.
+    pub fn remove(&mut self, id: ConnId) {
+        let conn = self.slots[id.slot as usize].take().expect("a connection ends once");
+        assert_eq!(conn.id, id, "the end of another connection");
+        self.count -= 1;
+        let of_address = self.per_address.get_mut(&conn.peer.ip()).expect("counted at its start");
+        *of_address -= 1;
+        if *of_address == 0 {
+            self.per_address.remove(&conn.peer.ip());
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// All of them, by slot.
+    pub fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().flatten()
+    }
+}

@@ -1,0 +1,255 @@
+//! File jobs in flight, and what their completion means.
+
+use crate::ids::{CoreId, DirId, Errno, FileId, FileJobId, FilePos, Now, Offset};
+use crate::log::index_cache::{IndexKey, IndexKind};
+use crate::shard::Shard;
+use crate::shard::action::{Action, Actions, FileJob, FileKind, PartitionDir, PartitionFile};
+use crate::shard::event::FileDone;
+use crate::shard::partition::FileWish;
+use crate::shard::timers::Timer;
+
+/// Why a job runs.
+#[derive(Debug)]
+pub enum Purpose {
+    /// A partition wished it for one of its written files.
+    Wish {
+        /// The partition's slot.
+        slot: u32,
+        /// What it wished.
+        wish: FileWish,
+    },
+    /// Index entries, epoch files, snapshots: nobody waits for them, but a failure fails the directory.
+    Housekeeping {
+        /// The data directory.
+        dir: DirId,
+    },
+    /// The leader epochs of a partition.
+    Epochs {
+        /// The partition's slot.
+        slot: u32,
+    },
+    /// A snapshot of a partition's producers.
+    Producers {
+        /// The partition's slot.
+        slot: u32,
+        /// The snapshot is the state below this offset.
+        upto: Offset,
+    },
+    /// A checkpoint slot of a data directory.
+    Checkpoint {
+        /// The data directory.
+        dir: DirId,
+    },
+    /// Segment files below the log start are being removed.
+    Remove {
+        /// The data directory.
+        dir: DirId,
+    },
+    /// The directory of a deleted topic's partition is being renamed.
+    RenameDropped {
+        /// The partition's slot.
+        slot: u32,
+    },
+    /// A cold read needs this file or index.
+    ForRead {
+        /// The read that waits.
+        read: u64,
+    },
+    /// The last trimming of a partition before the process ends.
+    LastSeal {
+        /// The partition's slot.
+        slot: u32,
+    },
+}
+
+/// The table of jobs, and the next file id.
+#[derive(Debug)]
+pub struct FileJobs {
+    jobs: slab::Slab<Purpose>,
+    next_file: u64,
+}
+
+/// The errno of a full disk.
+const ENOSPC: i32 = 28;
+/// How long a full disk is left alone.
+const NO_SPACE_RETRY_MS: u64 = 1_000;
+/// File ids of a core start here, so that no two cores use the same one.
+const CORE_SHIFT: u32 = 48;
+
+impl FileJobs {
+    /// No jobs.
+    pub fn new(core: CoreId) -> FileJobs {
+        FileJobs { jobs: slab::Slab::new(), next_file: (u64::from(core.0) + 1) << CORE_SHIFT }
+    }
+
+    /// A file id that was never used.
+    pub fn new_file(&mut self) -> FileId {
+        self.next_file += 1;
+        FileId(self.next_file)
+    }
+
+    /// Starts a job.
+    pub fn start(&mut self, purpose: Purpose, what: FileJob, out: &mut Actions) {
+        let job = FileJobId(self.jobs.insert(purpose) as u64);
+        out.push(Action::File { job, what });
+    }
+
+    /// Whether none is in flight.
+    pub fn is_quiet(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Jobs in flight.
+    pub fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Whether none is in flight.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+}
+
+impl Shard {
+    /// Runs what a partition wishes for its files.
+    pub(super) fn see_to_files(&mut self, now: Now, slot: u32, out: &mut Actions) {
+        while let Some(partition) = self.partitions.by_slot(slot)
+            && partition.failed().is_none()
+            && let Some(wish) = partition.file_wish(now.mono)
+        {
+            self.run_wish(slot, wish, out);
+        }
+    }
+
+    pub(super) fn run_wish(&mut self, slot: u32, wish: FileWish, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("it made the wish");
+        let path = |base| PartitionFile { dir: partition.dir.clone(), kind: FileKind::Log(base) };
+        let (file, what) = match wish {
+            FileWish::Create { base, len, extents } => {
+                let file = self.file_jobs.new_file();
+                (file, FileJob::CreateSegment { file, path: path(base), len, extents })
+            }
+            FileWish::Open { base } => {
+                let file = self.file_jobs.new_file();
+                (file, FileJob::OpenActive { file, path: path(base) })
+            }
+            FileWish::Grow { file, from, to, extents, .. } => (file, FileJob::Grow { file, from, to, extents }),
+            FileWish::Seal { base, file, len } => (file, FileJob::Seal { file, path: path(base), len }),
+        };
+        partition.files.on_job(wish, file);
+        self.file_jobs.start(Purpose::Wish { slot, wish }, what, out);
+    }
+
+    pub(super) fn on_file_job(&mut self, now: Now, job: FileJobId, result: Result<FileDone, Errno>, out: &mut Actions) {
+        let purpose = self.file_jobs.jobs.remove(job.0 as usize);
+        match (purpose, result) {
+            (Purpose::Wish { slot, wish }, Ok(_)) => self.on_wish_done(now, slot, wish, out),
+            (Purpose::Wish { slot, wish }, Err(Errno(ENOSPC))) if wish.takes_space() => {
+                self.on_no_space(now, slot, wish);
+            }
+            (
+                Purpose::Wish { slot, .. }
+                | Purpose::LastSeal { slot }
+                | Purpose::Epochs { slot }
+                | Purpose::Producers { slot, .. },
+                Err(errno),
+            ) => self.fail_dir_of(now, slot, errno, out),
+            (Purpose::Epochs { slot }, Ok(_)) => {
+                if let Some(partition) = self.partitions.by_slot(slot) {
+                    partition.on_epochs_recorded();
+                }
+            }
+            (Purpose::Producers { slot, .. }, Ok(_)) => self.on_producers_recorded(slot, out),
+            (Purpose::Housekeeping { dir } | Purpose::Remove { dir }, Err(errno)) => {
+                self.fail_dir(now, dir, errno, out);
+            }
+            (Purpose::Housekeeping { .. } | Purpose::Remove { .. }, Ok(_)) => {}
+            (Purpose::Checkpoint { dir }, result) => self.on_checkpoint_done(now, dir, result.map(|_| ()), out),
+            (Purpose::RenameDropped { slot }, result) => self.on_renamed(now, slot, result.map(|_| ()), out),
+            (Purpose::ForRead { read }, result) => self.on_read_job(now, read, result, out),
+            (Purpose::LastSeal { .. }, Ok(_)) => {}
+        }
+    }
+
+    fn on_wish_done(&mut self, now: Now, slot: u32, wish: FileWish, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("a partition outlives its jobs");
+        partition.files.on_job_done(wish);
+        if let FileWish::Seal { base, file, len } = wish {
+            self.on_sealed(slot, base, file, len, out);
+        }
+        self.mark_dirty(slot);
+        if let FileWish::Open { .. } = wish {
+            let id = self.partitions.by_slot(slot).expect("looked at above").id;
+            self.resume_reads(now, id, out);
+        }
+        self.continue_close(slot, out);
+    }
+
+    /// The disk is full: producers are refused, and the file is tried again after a while. What is in memory waits; it
+    /// was acknowledged to nobody.
+    fn on_no_space(&mut self, now: Now, slot: u32, wish: FileWish) {
+        let partition = self.partitions.by_slot(slot).expect("a partition outlives its jobs");
+        tracing::error!(topic = %partition.topic, partition = %partition.id.index, "disk full: segment cannot grow");
+        partition.files.on_job_failed(wish);
+        self.no_space.push(slot);
+        self.pressure.set_no_space(true);
+        self.timers.set(now.mono.plus_millis(NO_SPACE_RETRY_MS), Timer::Space);
+    }
+
+    /// Tries again what the full disk refused.
+    pub(super) fn on_space_timer(&mut self) {
+        self.pressure.set_no_space(false);
+        for slot in std::mem::take(&mut self.no_space) {
+            self.mark_dirty(slot);
+        }
+    }
+
+    fn fail_dir_of(&mut self, now: Now, slot: u32, errno: Errno, out: &mut Actions) {
+        let Some(partition) = self.partitions.by_slot(slot) else { return };
+        let dir = partition.dir.dir;
+        self.fail_dir(now, dir, errno, out);
+        self.continue_close(slot, out);
+    }
+
+    fn on_producers_recorded(&mut self, slot: u32, out: &mut Actions) {
+        let Some(partition) = self.partitions.by_slot(slot) else { return };
+        if let Some(replaced) = partition.on_producers_recorded() {
+            let dir = partition.dir.clone();
+            let files = vec![FileKind::Snapshot(replaced)];
+            self.file_jobs.start(Purpose::Remove { dir: dir.dir }, FileJob::Remove { dir, files }, out);
+        }
+    }
+
+    /// A segment is complete: it joins the sealed ones, and its indexes and a producer snapshot are written.
+    fn on_sealed(&mut self, slot: u32, base: Offset, file: FileId, len: FilePos, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("looked at above");
+        assert_eq!(partition.len_of(base), len.0, "segment {base} sealed at another length");
+        partition.segments.on_sealed(base);
+        partition.segments.get_mut(base).expect("sealed just now").file = Some(file);
+        let Some(mut rolled) = partition.take_rolled(base) else { return };
+        let (id, dir) = (partition.id, partition.dir.clone());
+        let (offsets, times) = (&mut rolled.index.offsets, &mut rolled.index.times);
+        let key = |kind| IndexKey { partition: id, base, kind };
+        self.index_cache.insert(key(IndexKind::Offset), offsets.as_bytes().into());
+        self.index_cache.insert(key(IndexKind::Time), times.as_bytes().into());
+        let (offsets, times) = (offsets.take_pending(), times.take_pending());
+        self.append_index(&dir, FileKind::Index(base), offsets, out);
+        self.append_index(&dir, FileKind::TimeIndex(base), times, out);
+    }
+
+    /// Writes index entries that are not in the file yet.
+    pub(super) fn append_index(
+        &mut self,
+        dir: &PartitionDir,
+        kind: FileKind,
+        (at, contents): (FilePos, Vec<u8>),
+        out: &mut Actions,
+    ) {
+        if contents.is_empty() {
+            return;
+        }
+        let path = PartitionFile { dir: dir.clone(), kind };
+        let purpose = Purpose::Housekeeping { dir: dir.dir };
+        self.file_jobs.start(purpose, FileJob::AppendIndex { path, at, contents }, out);
+    }
+}

@@ -1,0 +1,159 @@
+//! An append: the checks in Kafka's order, then everything that moves when a batch joins the log.
+
+use zerocopy::IntoBytes;
+
+use super::{Held, Partition};
+use crate::arena::{Arena, ChunkChange};
+use crate::ids::{FilePos, Now, Offset};
+use crate::kafka::batch::{Accepted, AppendRules, BatchHeaderFacts, BatchView, HEADER_BYTES};
+use crate::kafka::error_code::ErrorCode;
+use crate::log::appender::NewBatch;
+use crate::log::index::BatchSpan;
+use crate::log::producers::Verdict;
+use crate::log::segment::Incoming;
+use crate::log::topic_config::TimestampType;
+use crate::shard::message::{Acks, AppendAsk, AppendOutcome};
+
+/// What an append came to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum AppendStep {
+    /// Appended; the answer is held until its promise is true.
+    Held,
+    /// Appended, and nothing is waited for (acks=0).
+    Appended(AppendOutcome),
+    /// Not appended.
+    Refused {
+        /// What the client is told.
+        code: ErrorCode,
+        /// A sentence beyond the code's own.
+        message: Option<&'static str>,
+    },
+    /// There is no memory for it; nothing has changed.
+    Full,
+}
+
+impl AppendStep {
+    fn refuse(code: ErrorCode) -> AppendStep {
+        AppendStep::Refused { code, message: None }
+    }
+}
+
+impl Partition {
+    /// Appends one batch, in the order of checks of kafka-spec §3.1 from row 5 on. Reads all of it once and copies it
+    /// once.
+    pub fn append(
+        &mut self,
+        now: Now,
+        ask: &AppendAsk,
+        bytes: &[u8],
+        arena: &mut Arena,
+        changes: &mut Vec<ChunkChange>,
+    ) -> AppendStep {
+        if let Err(code) = self.check_append(ask) {
+            return AppendStep::refuse(code);
+        }
+        let view = match BatchView::parse_single(bytes) {
+            Ok(view) => view,
+            Err(fault) => return AppendStep::refuse(fault.code()),
+        };
+        if view.size_bytes() as u64 > u64::from(self.config.max_message_bytes) {
+            return AppendStep::refuse(ErrorCode::MESSAGE_TOO_LARGE);
+        }
+        if !self.appender.reserve(view.size_bytes() as u64, arena, changes) {
+            return AppendStep::Full;
+        }
+        let rules = AppendRules { zstd_allowed: ask.zstd_allowed, ..AppendRules::new(&self.config, now.wall) };
+        let accepted = match view.validate(&rules) {
+            Ok(accepted) => accepted,
+            Err(fault) => return AppendStep::refuse(fault.code()),
+        };
+        match self.producers.check(&view.facts()) {
+            Verdict::Append => self.append_valid(now, ask, &view, accepted, arena),
+            Verdict::Duplicate { base_offset, last_offset, timestamp } => {
+                let append_time = self.append_time(timestamp);
+                self.hold(ask, base_offset, last_offset.plus(1), append_time)
+            }
+            Verdict::Refuse(code) => AppendStep::refuse(code),
+        }
+    }
+
+    fn check_append(&self, ask: &AppendAsk) -> Result<(), ErrorCode> {
+        if is_internal(&self.topic) && !ask.internal_allowed {
+            return Err(ErrorCode::INVALID_TOPIC_EXCEPTION);
+        }
+        self.check_serving()?;
+        if ask.acks == Acks::All && !self.in_sync.is_enough() {
+            return Err(ErrorCode::NOT_ENOUGH_REPLICAS);
+        }
+        Ok(())
+    }
+
+    fn append_valid(
+        &mut self,
+        now: Now,
+        ask: &AppendAsk,
+        view: &BatchView<'_>,
+        accepted: Accepted,
+        arena: &mut Arena,
+    ) -> AppendStep {
+        let base = self.offsets.end();
+        let next = base.plus(view.offset_count());
+        let len = view.size_bytes() as u32;
+        let incoming =
+            Incoming { bytes: u64::from(len), last_offset: Offset(next.0 - 1), max_timestamp: accepted.max_timestamp };
+        if self.must_roll(now, &incoming) {
+            self.roll(now);
+        }
+        let at = self.appender.active_end();
+        let header = view.stamped(base, self.leader_epoch, accepted.restamp);
+        let batch = NewBatch { base, next, epoch: self.leader_epoch, max_timestamp: accepted.max_timestamp };
+        self.appender.append(arena, batch, header.as_bytes(), (&ask.records, HEADER_BYTES as u32));
+        self.note_batch(now, batch, at, len);
+        self.offsets.advance_end(next);
+        let facts = BatchHeaderFacts { max_timestamp: accepted.max_timestamp, ..view.facts() };
+        self.producers.record(&facts, base);
+        self.pacer.on_append(base, u64::from(len), facts.producer_id.0 >= 0);
+        let append_time = self.append_time(accepted.max_timestamp);
+        self.hold(ask, base, next, append_time)
+    }
+
+    /// Segment, indexes and epochs learn of a batch.
+    fn note_batch(&mut self, now: Now, batch: NewBatch, at: FilePos, len: u32) {
+        let last = Offset(batch.next.0 - 1);
+        self.epochs.assign(batch.epoch, batch.base);
+        let active = self.segments.active_mut().expect("a partition has an active segment");
+        active.on_append(batch.next, u64::from(len), batch.max_timestamp);
+        self.index.on_append(&BatchSpan { last_offset: last, at, max_timestamp: batch.max_timestamp });
+        self.files.note_appended(now.mono, u64::from(len));
+        let first = (batch.base, self.tail().active_base(), at);
+        if self.recorded_epoch < batch.epoch {
+            self.unrecorded_epoch.get_or_insert(first);
+        }
+    }
+
+    fn hold(&mut self, ask: &AppendAsk, base_offset: Offset, upto: Offset, log_append_time: i64) -> AppendStep {
+        let held = Held { origin: ask.origin, base_offset, log_append_time };
+        match ask.acks {
+            Acks::None => {
+                let log_start = self.offsets.log_start();
+                return AppendStep::Appended(AppendOutcome::Appended { base_offset, log_append_time, log_start });
+            }
+            Acks::Leader => self.acks.hold_for_stable(upto, held),
+            Acks::All => self.acks.hold_for_commit(upto, held),
+        }
+        AppendStep::Held
+    }
+
+    /// What the answer says about time: the append time on LogAppendTime topics, else nothing.
+    fn append_time(&self, timestamp: i64) -> i64 {
+        match self.config.timestamp_type {
+            TimestampType::LogAppendTime => timestamp,
+            TimestampType::CreateTime => -1,
+        }
+    }
+}
+
+/// Topics that only the broker itself and `__admin_client` write.
+pub fn is_internal(topic: &str) -> bool {
+    matches!(topic, "__consumer_offsets" | "__transaction_state" | "__share_group_state")
+}

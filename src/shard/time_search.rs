@@ -1,0 +1,168 @@
+//! Looking through the batches of a block of a segment: for an offset, for a timestamp, for whole batches. Pure.
+
+use crate::ids::{LeaderEpoch, Offset};
+use zerocopy::FromBytes;
+
+use crate::kafka::batch::{BatchHeader, BatchView, HEADER_BYTES, MAGIC};
+use crate::kafka::compression;
+use crate::log::segment::SegmentSet;
+use crate::shard::message::QueryAnswer;
+
+/// What a look through a block found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The wanted batch starts at this byte and is this long; it may go on behind the block.
+    Batch {
+        /// Byte in the block.
+        at: usize,
+        /// Its length.
+        len: u32,
+    },
+    /// The wanted record.
+    Offset {
+        /// Its offset.
+        offset: Offset,
+        /// Its timestamp.
+        timestamp: i64,
+        /// Epoch of its batch.
+        epoch: LeaderEpoch,
+    },
+    /// Not in the block: the next batch starts at this byte, and needs at least `len` bytes to be looked at.
+    Beyond {
+        /// Byte in the block.
+        at: usize,
+        /// Bytes that the next look needs.
+        len: u32,
+    },
+    /// No record can match.
+    Nothing,
+    /// What starts at this byte is no batch.
+    Corrupt(usize),
+}
+
+/// Bytes from which a batch's length, offsets and timestamps can be read.
+const HEAD_BYTES: usize = HEADER_BYTES;
+
+/// What a batch's header says, without its records being there.
+struct Head<'a>(&'a BatchHeader);
+
+impl Head<'_> {
+    /// Reads the header of what should be a batch.
+    fn read(bytes: &[u8]) -> Option<Head<'_>> {
+        let (header, _) = BatchHeader::ref_from_prefix(bytes).ok()?;
+        let whole = header.batch_length.get() >= (HEADER_BYTES - LENGTH_ENDS_AT) as i32;
+        (header.magic == MAGIC && whole && header.last_offset_delta.get() >= 0).then_some(Head(header))
+    }
+
+    fn total_len(&self) -> u32 {
+        self.0.batch_length.get() as u32 + LENGTH_ENDS_AT as u32
+    }
+
+    fn base_offset(&self) -> Offset {
+        Offset(self.0.base_offset.get())
+    }
+
+    fn last_offset(&self) -> Offset {
+        self.base_offset().plus(i64::from(self.0.last_offset_delta.get()))
+    }
+
+    fn max_timestamp(&self) -> i64 {
+        self.0.max_timestamp.get()
+    }
+}
+
+/// Bytes up to the end of the length field.
+const LENGTH_ENDS_AT: usize = 12;
+/// Records of one batch, decompressed, that a search by time looks at; a batch with more is taken for corrupt.
+const PLAIN_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// Finds the batch that holds `offset`, or the first one behind it. Only headers are looked at.
+pub fn find_offset(bytes: &[u8], offset: Offset) -> Found {
+    let mut at = 0;
+    loop {
+        let Some(head) = bytes.get(at..at + HEAD_BYTES) else {
+            return Found::Beyond { at, len: HEAD_BYTES as u32 };
+        };
+        let Some(head) = Head::read(head) else { return Found::Corrupt(at) };
+        if offset <= head.last_offset() {
+            return Found::Batch { at, len: head.total_len() };
+        }
+        at += head.total_len() as usize;
+        if at > bytes.len() {
+            return Found::Beyond { at, len: HEAD_BYTES as u32 };
+        }
+    }
+}
+
+/// Finds the first record with a timestamp at or after `timestamp` below `limit`.
+pub fn find_time(bytes: &[u8], timestamp: i64, limit: Offset) -> Found {
+    let mut at = 0;
+    loop {
+        let Some(head) = bytes.get(at..at + HEAD_BYTES) else {
+            return Found::Beyond { at, len: HEAD_BYTES as u32 };
+        };
+        let Some(head) = Head::read(head) else { return Found::Corrupt(at) };
+        if limit <= head.base_offset() {
+            return Found::Nothing;
+        }
+        let end = at + head.total_len() as usize;
+        if timestamp <= head.max_timestamp() {
+            let Some(whole) = bytes.get(at..end) else { return Found::Beyond { at, len: head.total_len() } };
+            return match first_at_or_after(whole, timestamp, limit) {
+                Some(found) => found,
+                None => Found::Corrupt(at),
+            };
+        }
+        at = end;
+        if at > bytes.len() {
+            return Found::Beyond { at, len: HEAD_BYTES as u32 };
+        }
+    }
+}
+
+/// The first matching record of a batch whose largest timestamp matches.
+fn first_at_or_after(batch: &[u8], timestamp: i64, limit: Offset) -> Option<Found> {
+    let view = BatchView::parse(batch).ok()?;
+    view.check_crc().ok()?;
+    let plain = compression::plain_payload(&view, PLAIN_BYTES_MAX).ok()?;
+    for record in view.records_in(&plain) {
+        let record = record.ok()?;
+        let offset = Offset(view.base_offset().0 + i64::from(record.offset_delta));
+        let at = view.timestamp_of(record.timestamp_delta);
+        if timestamp <= at {
+            return Some(match offset < limit {
+                true => Found::Offset { offset, timestamp: at, epoch: view.leader_epoch() },
+                false => Found::Nothing,
+            });
+        }
+    }
+    None
+}
+
+/// Bytes of the whole batches at the start of a block that fit `bytes_max` and end at or below `limit`.
+pub fn whole_batches(bytes: &[u8], bytes_max: u32, limit: Offset) -> u32 {
+    let mut at = 0usize;
+    while let Some(head) = bytes.get(at..at + HEAD_BYTES).and_then(Head::read) {
+        let end = at + head.total_len() as usize;
+        let fits = end <= bytes.len() && end as u64 <= u64::from(bytes_max);
+        if !fits || limit <= head.last_offset() {
+            break;
+        }
+        at = end;
+    }
+    at as u32
+}
+
+/// The segment that a search by time starts in, and the timestamp to look for: the first segment whose largest one is
+/// late enough; for −3 the first with the largest of all.
+pub fn first_to_search(segments: &SegmentSet, timestamp: i64) -> Option<(Offset, i64)> {
+    let largest = segments.iter().map(|segment| segment.max_timestamp).max().unwrap_or(-1);
+    let wanted = if timestamp == -3 { largest } else { timestamp };
+    let first = segments.iter().find(|segment| wanted <= segment.max_timestamp)?;
+    (wanted >= 0).then_some((first.base, wanted))
+}
+
+/// The answer when no record matches.
+pub fn nothing() -> QueryAnswer {
+    QueryAnswer::Offset { offset: Offset(-1), timestamp: -1, leader_epoch: LeaderEpoch(-1) }
+}
