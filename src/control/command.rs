@@ -4,12 +4,11 @@
 //! committed *and in effect on this broker*: a client that holds the answer to a creation can produce at once. Every
 //! entry of a request has its own outcome, in the order of the request.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::ids::{BrokerEpoch, BrokerId, PartitionIndex, TopicId};
 use crate::kafka::error_code::ErrorCode;
-use crate::log::topic_config::TopicConfig;
+use crate::log::topic_config::{Overrides, TopicConfig};
 
 /// One wish to change the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,8 +143,8 @@ pub enum CommandResult {
     Created(Vec<Result<CreatedTopic, Refusal>>),
     /// Topics deleted, in the order of the request.
     Deleted(Vec<Result<DeletedTopic, Refusal>>),
-    /// Topics or resources changed, in the order of the request.
-    Altered(Vec<Result<(), Refusal>>),
+    /// Topics changed, in the order of the request.
+    Altered(Vec<Result<TopicId, Refusal>>),
     /// The ids `first`, …, `first + count − 1` were never given out before and belong to the asker.
     ProducerIds {
         /// First id.
@@ -183,7 +182,7 @@ pub struct CreatedTopic {
     /// Count of replicas of each.
     pub replication_factor: i16,
     /// Settings that were given.
-    pub overrides: BTreeMap<String, String>,
+    pub overrides: Overrides,
     /// All settings, resolved.
     pub config: Arc<TopicConfig>,
 }

@@ -305,7 +305,7 @@ fn deleted(result: &CommandResult, index: usize) -> Result<&DeletedTopic, &Refus
 fn altered(result: &CommandResult, index: usize) -> Result<(), &Refusal> {
     match result {
         CommandResult::Refused(refusal) => Err(refusal),
-        CommandResult::Altered(entries) => entries[index].as_ref().copied(),
+        CommandResult::Altered(entries) => entries[index].as_ref().map(|_| ()),
         other => panic!("an alteration answered with {other:?}"),
     }
 }
