@@ -4,6 +4,7 @@
 //! [`Host`].
 
 pub mod cores;
+mod describe;
 pub mod knobs;
 pub mod quantity;
 mod raw;
@@ -65,6 +66,8 @@ pub struct Config {
     pub log_json: bool,
     /// What was accepted but has no effect, a sentence each.
     pub notes: Vec<String>,
+    /// What was given, by setting, in the setting's unit.
+    pub given: BTreeMap<&'static str, String>,
 }
 
 /// Limits of the whole broker; a core gets its share.
@@ -200,6 +203,7 @@ impl Config {
             strict: values.switch("strict"),
             log_json: values.text("log.format") == "json",
             notes: raw.notes().to_vec(),
+            given: raw.values(),
             threads,
             budgets,
         };

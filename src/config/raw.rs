@@ -48,6 +48,12 @@ impl RawConfig {
         self.typed.get(name).or_else(|| self.file.get(name)).map(|given| given.value.as_str())
     }
 
+    /// All values that were given, each in its setting's unit.
+    pub fn values(&self) -> BTreeMap<&'static str, String> {
+        let names = self.file.keys().chain(self.typed.keys());
+        names.filter_map(|&name| Some((name, self.value(name)?.to_string()))).collect()
+    }
+
     /// What was accepted but has no effect, a sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
