@@ -1,0 +1,84 @@
+"""Brokers that the suite runs against: Pinion by command, or one that is running already. Kafka is in kafka_server.py.
+
+Everything listens on loopback. A broker is a context manager; its address is `bootstrap`, its files are in `data_dir`.
+"""
+
+import re
+import select
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+
+def free_ports(count):
+    """Ports that were free a moment ago. All are held at once, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    for held in sockets:
+        held.bind(("127.0.0.1", 0))
+    ports = [held.getsockname()[1] for held in sockets]
+    for held in sockets:
+        held.close()
+    return ports
+
+
+class Broker:
+    """A child process that serves clients until the block ends. `stop` may be called earlier, and twice."""
+
+    bootstrap = None
+    data_dir = None
+    process = None
+    start_s_max = 60
+
+    def stop(self):
+        """Ask for a clean stop, so that the files on disk end at their last batch; returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=60)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait()
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Pinion(Broker):
+    """`command` with a data directory and free ports appended; ready when it prints its `ready` line."""
+
+    name = "pinion"
+
+    def __init__(self, command, work_dir):
+        self.command, self.work_dir = command, Path(work_dir)
+        self.data_dir = self.work_dir / "data"
+
+    def __enter__(self):
+        self.work_dir.mkdir(parents=True, exist_ok=True)
+        self.process = subprocess.Popen(
+            [*self.command, "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0",
+             "--internal-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=open(self.work_dir / "pinion.log", "ab"))
+        readable, _, _ = select.select([self.process.stdout], [], [], self.start_s_max)
+        line = self.process.stdout.readline().decode() if readable else ""
+        ready = re.match(r"ready .*\bkafka=(\S+)", line)
+        if not ready:
+            self.stop()
+            raise RuntimeError(f"no ready line but {line!r}: see {self.work_dir / 'pinion.log'}")
+        self.bootstrap = ready.group(1)
+        return self
+
+
+class Running(Broker):
+    """A broker that somebody else started and stops."""
+
+    name = "running"
+
+    def __init__(self, bootstrap, data_dir):
+        self.bootstrap, self.data_dir = bootstrap, Path(data_dir) if data_dir else None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass

@@ -1,0 +1,126 @@
+"""Brings each client from its registry into a cache under target/clients, once: a stamp holds the hash of what asked for it.
+
+Every function returns what is needed to run the client and raises `Missing` with the reason where that cannot be had.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parent
+ROOT = SOURCE.parent.parent
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
+CACHE = TARGET / "clients"
+
+
+class Missing(Exception):
+    """A client cannot run here; the text says what it lacks."""
+
+
+def java_jars():
+    """The directory with the jars of java/pom.xml: Kafka's server, tools and clients."""
+    need("java", "mvn")
+    pom, jars = SOURCE / "java" / "pom.xml", CACHE / "java" / "lib"
+
+    def copy():
+        # log4j's and maven's own chatter is of interest only when this fails.
+        call(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
+              f"-DoutputDirectory={jars}", "-DincludeScope=runtime"], CACHE / "java")
+
+    once("java", [pom], copy)
+    return jars
+
+
+def java_suite():
+    """The directories with the jars and with the compiled classes of java/."""
+    need("javac")
+    jars = java_jars()
+    sources, classes = sorted((SOURCE / "java").glob("*.java")), CACHE / "java-classes"
+    once("java-classes", [*sources, SOURCE / "java" / "pom.xml"], lambda: call(
+        ["javac", "-cp", f"{jars}/*", "-d", str(classes), *map(str, sources)], classes))
+    return jars, classes
+
+
+def python_with_clients():
+    """A Python interpreter that imports the packages of python/requirements.txt."""
+    wanted, venv = SOURCE / "python" / "requirements.txt", CACHE / "python"
+
+    def install():
+        call([sys.executable, "-m", "venv", str(venv)], venv)
+        call([str(venv / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "-r", str(wanted)], venv)
+
+    once("python", [wanted], install)
+    return venv / "bin" / "python"
+
+
+def go_suite():
+    """The compiled Go suite: franz-go, sarama and kafka-go."""
+    need("go")
+    folder, binary = SOURCE / "go", CACHE / "go" / "suite"
+    once("go", sorted(folder.iterdir()), lambda: call(
+        ["go", "build", "-C", str(folder), "-o", str(binary), "."], CACHE / "go", GOTOOLCHAIN="local"))
+    return binary
+
+
+def node_suite():
+    """The Node suite beside its installed packages."""
+    need("node", "npm")
+    folder, place = SOURCE / "node", CACHE / "node"
+
+    def install():
+        place.mkdir(parents=True, exist_ok=True)
+        for file in folder.iterdir():
+            shutil.copy(file, place)
+        call(["npm", "ci", "--silent", "--ignore-scripts"], place)
+
+    once("node", sorted(folder.iterdir()), install)
+    return place / "suite.js"
+
+
+def rust_suite():
+    """The compiled librdkafka suite, a member of the workspace that no default build touches."""
+    need("cargo", "cc", "make")
+    call(["cargo", "build", "--release", "--quiet", "-p", "pinion-clients"], ROOT)
+    return TARGET / "release" / "pinion-clients"
+
+
+def kcat(allowed):
+    """The kcat on the path; from Debian's packages when the caller allows installing and we are root."""
+    if not shutil.which("kcat") and allowed and os.geteuid() == 0 and shutil.which("apt-get"):
+        call(["apt-get", "update", "-qq"], CACHE)
+        call(["apt-get", "install", "-y", "-qq", "kcat"], CACHE, DEBIAN_FRONTEND="noninteractive")
+    need("kcat")
+    return "kcat"
+
+
+def need(*tools):
+    """Ends with `Missing` unless every tool is on the path."""
+    absent = [tool for tool in tools if not shutil.which(tool)]
+    if absent:
+        raise Missing(f"{', '.join(absent)} not found")
+
+
+def once(name, inputs, install):
+    """Runs `install` in a fresh directory unless it already ran for these very inputs."""
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    stamp = CACHE / name / ".stamp"
+    if stamp.exists() and stamp.read_text() == digest.hexdigest():
+        return
+    shutil.rmtree(CACHE / name, ignore_errors=True)
+    install()
+    stamp.write_text(digest.hexdigest())
+
+
+def call(command, place, **environment):
+    """Runs a package manager; its last words become the reason when it fails."""
+    place.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env={**os.environ, **environment})
+    if done.returncode != 0:
+        words = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
+        raise Missing(f"{' '.join(command[:2])} failed: {' | '.join(words)}")
