@@ -3,7 +3,9 @@
 //! Both say the same as [`schema::fetch`](super::schema::fetch), which the tests hold against them.
 
 use super::error_code::ErrorCode;
-use super::schema::fetch::{FetchPartition, FetchRequest, FetchResponse, NodeEndpoint, PartitionData, ReplicaState};
+use super::schema::fetch::{
+    FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, NodeEndpoint, PartitionData, ReplicaState,
+};
 use super::schema::{DecodeError, Hole, Message, Reader, Wire, Writer};
 use super::topics::{Elements, TopicView, TopicsWriter, write_node_endpoints};
 use crate::ids::{BrokerId, PartitionIndex, TopicId};
@@ -29,6 +31,7 @@ pub struct FetchView<'a> {
     pub session_epoch: i32,
     /// Rack of the consumer; empty when it says none.
     pub rack_id: &'a str,
+    version: i16,
     topics: Elements<'a, TopicView<'a, FetchPartition>>,
     forgotten: Elements<'a, TopicView<'a, PartitionIndex>>,
 }
@@ -75,9 +78,39 @@ impl<'a> FetchView<'a> {
             session_id,
             session_epoch,
             rack_id,
+            version,
             topics,
             forgotten,
         })
+    }
+
+    /// The same as a message of the schema, which allocates; the tests compare.
+    pub fn to_message(&self) -> FetchRequest<'a> {
+        let tagged = self.version >= REPLICA_STATE_FROM;
+        let topic = |topic: TopicView<'a, _>| FetchTopic {
+            topic: topic.name,
+            topic_id: topic.id,
+            partitions: topic.partitions().collect(),
+        };
+        let forgotten = |topic: TopicView<'a, _>| ForgottenTopic {
+            topic: topic.name,
+            topic_id: topic.id,
+            partitions: topic.partitions().collect(),
+        };
+        FetchRequest {
+            cluster_id: self.cluster_id,
+            replica_id: if tagged { BrokerId(-1) } else { self.replica.replica_id },
+            replica_state: if tagged { self.replica.clone() } else { ReplicaState::default() },
+            max_wait_ms: self.max_wait_ms,
+            min_bytes: self.min_bytes,
+            max_bytes: self.max_bytes,
+            isolation_level: self.isolation_level,
+            session_id: self.session_id,
+            session_epoch: self.session_epoch,
+            topics: self.topics().map(topic).collect(),
+            forgotten_topics_data: self.forgotten().map(forgotten).collect(),
+            rack_id: self.rack_id,
+        }
     }
 
     /// The topics to read, in the order of the request.
@@ -171,7 +204,7 @@ const NODE_ENDPOINTS_FROM: i16 = 16;
 #[cfg(test)]
 mod tests {
     use super::super::schema::dice::Dice;
-    use super::super::schema::fetch::{Fetch, FetchTopic, FetchableTopicResponse, ForgottenTopic};
+    use super::super::schema::fetch::{Fetch, FetchableTopicResponse};
     use super::super::schema::{Api, Records};
     use super::*;
 
@@ -186,32 +219,7 @@ mod tests {
             let mut body = Vec::new();
             request.encode(version, &mut body);
             let view = FetchView::parse(version, &body).expect("what the schema encodes");
-            let tagged = version >= REPLICA_STATE_FROM;
-            let topics = view.topics().map(|topic| FetchTopic {
-                topic: topic.name,
-                topic_id: topic.id,
-                partitions: topic.partitions().collect(),
-            });
-            let forgotten = view.forgotten().map(|topic| ForgottenTopic {
-                topic: topic.name,
-                topic_id: topic.id,
-                partitions: topic.partitions().collect(),
-            });
-            let seen = FetchRequest {
-                cluster_id: view.cluster_id,
-                replica_id: if tagged { BrokerId(-1) } else { view.replica.replica_id },
-                replica_state: if tagged { view.replica.clone() } else { ReplicaState::default() },
-                max_wait_ms: view.max_wait_ms,
-                min_bytes: view.min_bytes,
-                max_bytes: view.max_bytes,
-                isolation_level: view.isolation_level,
-                session_id: view.session_id,
-                session_epoch: view.session_epoch,
-                topics: topics.collect(),
-                forgotten_topics_data: forgotten.collect(),
-                rack_id: view.rack_id,
-            };
-            assert_eq!(seen, request, "version {version}");
+            assert_eq!(view.to_message(), request, "version {version}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! Both say the same as [`schema::produce`](super::schema::produce), which the tests hold against them.
 
 use super::schema::produce::{
-    NodeEndpoint, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse,
+    NodeEndpoint, PartitionProduceData, PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceData,
 };
 use super::schema::{DecodeError, Message, Reader, Wire, Writer};
 use super::topics::{Elements, TopicView, TopicsWriter, write_node_endpoints};
@@ -50,6 +50,17 @@ impl<'a> ProduceView<'a> {
     /// How long to wait for the in-sync replicas, in milliseconds.
     pub fn timeout_ms(&self) -> i32 {
         self.timeout_ms
+    }
+
+    /// The same as a message of the schema, which allocates; the tests compare.
+    pub fn to_message(&self) -> ProduceRequest<'a> {
+        let topic = |topic: TopicView<'a, _>| TopicProduceData {
+            name: topic.name,
+            topic_id: topic.id,
+            partition_data: topic.partitions().collect(),
+        };
+        let &ProduceView { transactional_id, acks, timeout_ms, .. } = self;
+        ProduceRequest { transactional_id, acks, timeout_ms, topic_data: self.topics().map(topic).collect() }
     }
 
     /// The topics in the order of the request.
@@ -110,7 +121,7 @@ const NODE_ENDPOINTS_FROM: i16 = 10;
 mod tests {
     use super::super::schema::Api;
     use super::super::schema::dice::Dice;
-    use super::super::schema::produce::{Produce, TopicProduceData, TopicProduceResponse};
+    use super::super::schema::produce::{Produce, TopicProduceResponse};
     use super::*;
 
     fn versions_and_dice() -> impl Iterator<Item = (i16, Dice)> {
@@ -125,20 +136,7 @@ mod tests {
             let mut body = Vec::new();
             request.encode(version, &mut body);
             let view = ProduceView::parse(version, &body).expect("what the schema encodes");
-            let topic = |topic: TopicView<'static, _>| TopicProduceData {
-                name: topic.name,
-                topic_id: topic.id,
-                partition_data: topic.partitions().collect(),
-            };
-            let body: &'static [u8] = body.clone().leak();
-            let again = ProduceView::parse(version, body).expect("the same bytes");
-            let seen = ProduceRequest {
-                transactional_id: view.transactional_id(),
-                acks: view.acks(),
-                timeout_ms: view.timeout_ms(),
-                topic_data: again.topics().map(topic).collect(),
-            };
-            assert_eq!(seen, request, "version {version}");
+            assert_eq!(view.to_message(), request, "version {version}");
         }
     }
 

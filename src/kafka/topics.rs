@@ -104,7 +104,9 @@ impl<'a, T: Wire<'a>> Element<'a> for TopicView<'a, T> {
     }
 
     fn bytes_min(form: Form) -> usize {
-        <Vec<i8> as Wire>::bytes_min(form) + usize::from(form.flexible)
+        let length = if form.flexible { 1 } else { size_of::<i16>() };
+        let topic = if form.version >= IDS_FROM { size_of::<TopicId>() } else { length };
+        topic + <Vec<T> as Wire>::bytes_min(form) + usize::from(form.flexible)
     }
 }
 

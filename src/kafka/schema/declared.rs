@@ -1,6 +1,9 @@
 //! The list of all declared messages, for what works on every one of them.
 
-use super::{Api, DecodeError, Message};
+use super::{Api, DecodeError, Message, Transcoded};
+
+/// [`Message::transcode`] of one message, by version and bytes.
+pub type Transcode = fn(i16, &[u8]) -> Result<Transcoded, DecodeError>;
 
 /// One declared API without its types.
 #[derive(Clone, Copy, Debug)]
@@ -16,9 +19,9 @@ pub struct Declared {
     /// First version with compact lengths and tag sections.
     pub flexible: i16,
     /// [`Message::transcode`] of the request.
-    pub request: fn(i16, &[u8]) -> Result<Vec<u8>, DecodeError>,
+    pub request: Transcode,
     /// [`Message::transcode`] of the response.
-    pub response: fn(i16, &[u8]) -> Result<Vec<u8>, DecodeError>,
+    pub response: Transcode,
 }
 
 impl Declared {
@@ -50,6 +53,36 @@ macro_rules! for_each_api {
             describe_topic_partitions: DescribeTopicPartitions, DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse;
             describe_log_dirs: DescribeLogDirs, DescribeLogDirsRequest, DescribeLogDirsResponse;
             describe_producers: DescribeProducers, DescribeProducersRequest, DescribeProducersResponse;
+            find_coordinator: FindCoordinator, FindCoordinatorRequest, FindCoordinatorResponse;
+            join_group: JoinGroup, JoinGroupRequest, JoinGroupResponse;
+            sync_group: SyncGroup, SyncGroupRequest, SyncGroupResponse;
+            heartbeat: Heartbeat, HeartbeatRequest, HeartbeatResponse;
+            leave_group: LeaveGroup, LeaveGroupRequest, LeaveGroupResponse;
+            offset_commit: OffsetCommit, OffsetCommitRequest, OffsetCommitResponse;
+            offset_fetch: OffsetFetch, OffsetFetchRequest, OffsetFetchResponse;
+            offset_delete: OffsetDelete, OffsetDeleteRequest, OffsetDeleteResponse;
+            describe_groups: DescribeGroups, DescribeGroupsRequest, DescribeGroupsResponse;
+            list_groups: ListGroups, ListGroupsRequest, ListGroupsResponse;
+            delete_groups: DeleteGroups, DeleteGroupsRequest, DeleteGroupsResponse;
+            elect_leaders: ElectLeaders, ElectLeadersRequest, ElectLeadersResponse;
+            alter_partition_reassignments: AlterPartitionReassignments, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse;
+            list_partition_reassignments: ListPartitionReassignments, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse;
+            describe_quorum: DescribeQuorum, DescribeQuorumRequest, DescribeQuorumResponse;
+            unregister_broker: UnregisterBroker, UnregisterBrokerRequest, UnregisterBrokerResponse;
+            list_config_resources: ListConfigResources, ListConfigResourcesRequest, ListConfigResourcesResponse;
+            describe_client_quotas: DescribeClientQuotas, DescribeClientQuotasRequest, DescribeClientQuotasResponse;
+            alter_client_quotas: AlterClientQuotas, AlterClientQuotasRequest, AlterClientQuotasResponse;
+            consumer_group_describe: ConsumerGroupDescribe, ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse;
+            consumer_group_heartbeat: ConsumerGroupHeartbeat, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse;
+            describe_transactions: DescribeTransactions, DescribeTransactionsRequest, DescribeTransactionsResponse;
+            list_transactions: ListTransactions, ListTransactionsRequest, ListTransactionsResponse;
+            end_txn: EndTxn, EndTxnRequest, EndTxnResponse;
+            txn_offset_commit: TxnOffsetCommit, TxnOffsetCommitRequest, TxnOffsetCommitResponse;
+            share_acknowledge: ShareAcknowledge, ShareAcknowledgeRequest, ShareAcknowledgeResponse;
+            share_fetch: ShareFetch, ShareFetchRequest, ShareFetchResponse;
+            share_group_heartbeat: ShareGroupHeartbeat, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse;
+            add_partitions_to_txn: AddPartitionsToTxn, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse;
+            add_offsets_to_txn: AddOffsetsToTxn, AddOffsetsToTxnRequest, AddOffsetsToTxnResponse;
         }
     };
 }

@@ -14,7 +14,17 @@ use super::{Api, Message, Reader, Wire};
 const ROUNDS: u64 = 60;
 
 /// Versions that the crate does not know although Kafka does: (key, first version it lacks).
-const UNKNOWN_TO_THE_ORACLE: [(i16, i16); 3] = [(2, 11), (18, 5), (35, 5)];
+const UNKNOWN_TO_THE_ORACLE: [(i16, i16); 9] = [
+    (2, 11), // ListOffsets
+    (8, 10), // OffsetCommit
+    (9, 10), // OffsetFetch
+    (18, 5), // ApiVersions
+    (28, 6), // TxnOffsetCommit
+    (35, 5), // DescribeLogDirs
+    (42, 3), // DeleteGroups
+    (78, 2), // ShareFetch
+    (79, 2), // ShareAcknowledge
+];
 
 macro_rules! check_all {
     ($($module:ident: $api:ident, $request:ident, $response:ident;)+) => {$(
