@@ -51,6 +51,7 @@ pub mod config;
 pub mod control;
 pub mod fatal;
 pub mod ids;
+pub mod io;
 pub mod kafka;
 pub mod limits;
 pub mod log;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::arena::ArenaConfig;
-use crate::ids::{BrokerEpoch, BrokerId, CoreId};
+use crate::ids::{BrokerId, CoreId};
 use crate::log::group_commit::FlushWay;
 use crate::log::topic_config::{Described, TopicDefaults};
 
@@ -16,8 +16,6 @@ pub struct ShardConfig {
     pub cores: u16,
     /// This broker.
     pub node: BrokerId,
-    /// Its incarnation.
-    pub broker_epoch: BrokerEpoch,
     /// Memory of the core's arena.
     pub arena: ArenaConfig,
     /// What makes a write stable, per data directory.
@@ -40,10 +38,6 @@ pub struct ShardConfig {
     pub auto_create_topics: bool,
     /// `log.retention.check.interval.ms`.
     pub retention_check_ms: u64,
-    /// `log.min.free.bytes`: below it producers are refused. Checked by the watcher, told by `Message::DiskFloor`.
-    pub free_bytes_min: u64,
-    /// `producer.id.expiration.ms`.
-    pub producer_expiry_ms: u64,
     /// Bytes of sealed indexes kept in memory.
     pub index_cache_bytes: u64,
     /// What topics without overrides get, for descriptions.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::ids::{DirId, Errno, MonoMicros, Now};
+use crate::ids::{BrokerEpoch, DirId, Errno, MonoMicros, Now};
 use crate::log::checkpoint::SlotWriter;
 use crate::log::index_cache::{IndexKey, IndexKind};
 use crate::shard::Shard;
@@ -124,10 +124,12 @@ impl Shard {
         if !checkpoint.moved || checkpoint.in_flight || self.writes.has_failed(dir) {
             return;
         }
+        let brokers = &self.view.image.brokers;
+        let epoch = brokers.get(&self.config.node).map_or(BrokerEpoch(-1), |broker| broker.epoch);
         let mut contents = Vec::new();
         let here = self.partitions.iter().filter(|(_, partition)| partition.dir.dir == dir);
         let entries = here.filter_map(|(_, partition)| partition.checkpoint_entry());
-        let at = checkpoint.writer.encode(self.config.broker_epoch, entries, &mut contents);
+        let at = checkpoint.writer.encode(epoch, entries, &mut contents);
         checkpoint.moved = false;
         checkpoint.in_flight = true;
         self.file_jobs.start(Purpose::Checkpoint { dir }, FileJob::Checkpoint { dir, at, contents }, out);

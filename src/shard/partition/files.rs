@@ -83,16 +83,21 @@ impl FileWish {
 #[derive(Debug)]
 pub struct SegmentFiles {
     files: VecDeque<SegmentFile>,
-    /// Length of the recovered file that is not open yet.
-    recovered: Option<FilePos>,
+    /// Length of the recovered file that is not open yet, and the state of its extents.
+    recovered: Option<(FilePos, Extents)>,
     rate: AppendRate,
 }
 
 impl SegmentFiles {
-    /// The active segment starts at `base`; `allocated` is the length of its file when recovery found one.
-    pub fn new(base: Offset, allocated: Option<FilePos>) -> SegmentFiles {
+    /// The active segment starts at `base`; `allocated` and `extents` are of the file that recovery
+    /// found, if it found one.
+    pub fn new(base: Offset, allocated: Option<FilePos>, extents: Extents) -> SegmentFiles {
         let active = SegmentFile { base, file: FileId(0), state: FileState::Absent };
-        SegmentFiles { files: VecDeque::from([active]), recovered: allocated, rate: AppendRate::default() }
+        SegmentFiles {
+            files: VecDeque::from([active]),
+            recovered: allocated.map(|allocated| (allocated, extents)),
+            rate: AppendRate::default(),
+        }
     }
 
     /// How far the segment at `base` may be written; `None` while its file is not open.
@@ -145,8 +150,7 @@ impl SegmentFiles {
                 self.at_mut(base).state = FileState::Open { allocated: FilePos(len), extents, growing: false };
             }
             FileWish::Open { base } => {
-                let allocated = self.recovered.take().expect("only a recovered file is opened");
-                let extents = Extents::Zeroed;
+                let (allocated, extents) = self.recovered.take().expect("only a recovered file is opened");
                 self.at_mut(base).state = FileState::Open { allocated, extents, growing: false };
             }
             FileWish::Grow { base, to, extents, .. } => {
@@ -217,9 +221,11 @@ impl Partition {
         let file = self.files.files.back().expect("a partition has an active segment");
         let len = self.tail().active_end();
         match file.state {
-            FileState::Absent => {
-                self.files.recovered.filter(|allocated| *allocated != len).map(|_| FileWish::Open { base: file.base })
-            }
+            FileState::Absent => self
+                .files
+                .recovered
+                .filter(|(allocated, _)| *allocated != len)
+                .map(|_| FileWish::Open { base: file.base }),
             FileState::Open { .. } => Some(FileWish::Seal { base: file.base, file: file.file, len }),
             FileState::Opening | FileState::Sealing => None,
         }

@@ -8,12 +8,12 @@ use crate::log::appender::Appender;
 use crate::log::epochs::LeaderEpochs;
 use crate::log::index::SegmentIndex;
 use crate::log::offsets::Offsets;
-use crate::log::producer_snapshot::{self, SnapshotPacer};
-use crate::log::producers::Producers;
+use crate::log::producer_snapshot::SnapshotPacer;
 use crate::log::recovery::{RecoveredActive, RecoveredLog, RecoveredSegment};
 use crate::log::segment::{Segment, SegmentSet, SegmentState};
 use crate::replica::acks::Acks;
 use crate::replica::high_watermark::InSync;
+use crate::shard::action::Extents;
 use crate::shard::message::HostPartition;
 
 impl Partition {
@@ -24,17 +24,17 @@ impl Partition {
         let recorded_epoch = log.epochs.last().map_or(LeaderEpoch(-1), |(epoch, _)| *epoch);
         let mut epochs = LeaderEpochs::recovered(&log.epochs);
         epochs.assign(leader_epoch, log.end);
-        let producers = recovered_producers(&log);
-        let pacer = SnapshotPacer::new(None, (!producers.is_empty()).then_some(log.log_start), now.mono);
+        let pacer = SnapshotPacer::new(log.snapshot, log.uncovered_from, now.mono);
         let segments = recovered_segments(&log, now.wall);
         let allocated = log.active.as_ref().map(|active| active.allocated);
         let base = log.active.as_ref().map_or(log.end, |active| active.base);
         let index = recovered_index(&log, base, config.index_interval_bytes);
+        let extents = log.active.as_ref().map_or(Extents::Zeroed, |active| active.extents);
         let (end, partial) = log.active.map_or((FilePos(0), Vec::new()), |active| (active.end, active.partial_block));
         Partition {
             offsets: Offsets::recovered(log.log_start, log.end, log.end),
             appender: Appender::new(base, end, log.end, partial),
-            files: SegmentFiles::new(base, allocated),
+            files: SegmentFiles::new(base, allocated, extents),
             dirty: false,
             awaits_flush: false,
             rolled: VecDeque::new(),
@@ -51,19 +51,12 @@ impl Partition {
             config,
             leader_epoch,
             epochs,
-            producers,
+            producers: log.producers,
             pacer,
             segments,
             index,
         }
     }
-}
-
-fn recovered_producers(log: &RecoveredLog) -> Producers {
-    if log.producers.is_empty() {
-        return Producers::default();
-    }
-    producer_snapshot::decode(&log.producers, log.end).expect("recovery encoded this state itself")
 }
 
 fn recovered_segments(log: &RecoveredLog, now: WallMillis) -> SegmentSet {
