@@ -3,6 +3,7 @@
 //! Nothing reads a setting after the start, and nothing here touches the world: facts about the machine come in as
 //! [`Host`].
 
+mod chosen;
 pub mod cores;
 mod describe;
 pub mod knobs;
