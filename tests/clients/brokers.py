@@ -22,12 +22,17 @@ def free_ports(count):
     return ports
 
 
+class BrokerFailed(Exception):
+    """The broker did not come up, or not down; the text ends with its last words."""
+
+
 class Broker:
     """A child process that serves clients until the block ends. `stop` may be called earlier, and twice."""
 
     bootstrap = None
     data_dir = None
     process = None
+    log = None
     start_s_max = 60
 
     def stop(self):
@@ -40,6 +45,13 @@ class Broker:
                 self.process.kill()
         return self.process.wait()
 
+    def has_ended(self):
+        return self.process is not None and self.process.poll() is not None
+
+    def last_words(self):
+        lines = self.log.read_text(errors="replace").strip().splitlines()[-5:]
+        return f"{self.log}: {' | '.join(lines)}"
+
     def __exit__(self, *_):
         self.stop()
 
@@ -51,20 +63,21 @@ class Pinion(Broker):
 
     def __init__(self, command, work_dir):
         self.command, self.work_dir = command, Path(work_dir)
-        self.data_dir = self.work_dir / "data"
+        self.data_dir, self.log = self.work_dir / "data", self.work_dir / "pinion.log"
 
     def __enter__(self):
         self.work_dir.mkdir(parents=True, exist_ok=True)
-        self.process = subprocess.Popen(
-            [*self.command, "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0",
-             "--internal-listen", "127.0.0.1:0", "--http", "127.0.0.1:0"],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=open(self.work_dir / "pinion.log", "ab"))
+        command = [*self.command, "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0",
+                   "--http", "127.0.0.1:0"]
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=open(self.log, "ab"))
+        except OSError as failure:
+            raise BrokerFailed(str(failure)) from failure
         readable, _, _ = select.select([self.process.stdout], [], [], self.start_s_max)
         line = self.process.stdout.readline().decode() if readable else ""
         ready = re.match(r"ready .*\bkafka=(\S+)", line)
         if not ready:
-            self.stop()
-            raise RuntimeError(f"no ready line but {line!r}: see {self.work_dir / 'pinion.log'}")
+            raise BrokerFailed(f"exit status {self.stop()}, no ready line but {line!r}; {self.last_words()}")
         self.bootstrap = ready.group(1)
         return self
 

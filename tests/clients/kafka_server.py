@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import install
-from brokers import Broker, free_ports
+from brokers import Broker, BrokerFailed, free_ports
 
 
 class Kafka(Broker):
@@ -25,7 +25,7 @@ class Kafka(Broker):
 
     def __init__(self, jars, work_dir, settings=()):
         self.jars, self.work_dir, self.settings = jars, Path(work_dir), list(settings)
-        self.data_dir = self.work_dir / "data"
+        self.data_dir, self.log = self.work_dir / "data", self.work_dir / "kafka.log"
 
     def __enter__(self):
         self.work_dir.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class Kafka(Broker):
         ]
 
     def _java(self, main, *arguments):
-        log = open(self.work_dir / "kafka.log", "ab")
+        log = open(self.log, "ab")
         return subprocess.Popen([*self._command(main), *map(str, arguments)],
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.work_dir)
 
@@ -70,8 +70,7 @@ class Kafka(Broker):
             answer = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=self.start_s_max)
             if self.bootstrap.rpartition(":")[2] in answer.stdout:
                 return
-        self.stop()
-        raise RuntimeError(f"Kafka did not start: see {self.work_dir / 'kafka.log'}")
+        raise BrokerFailed(f"exit status {self.stop()}; {self.last_words()}")
 
 
 def main():

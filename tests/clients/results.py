@@ -20,10 +20,13 @@ class Result:
     seconds: float = 0.0
 
 
-def cases_of(named):
-    """Runs (name, body) pairs one after the other; a body fails by raising."""
-    cases = []
+def cases_of(named, budget_s=120):
+    """Runs (name, body) pairs one after the other; a body fails by raising. None is started after `budget_s`."""
+    cases, deadline = [], time.monotonic() + budget_s
     for name, body in named:
+        if time.monotonic() > deadline:
+            cases.append(Case(name, f"not started, {budget_s} s are over"))
+            continue
         try:
             body()
             cases.append(Case(name))

@@ -38,8 +38,6 @@ class Program:
     budget_s: int = 120
 
     def run(self, ready, context):
-        if isinstance(ready, install.Missing):
-            return Result(self.name, missing=str(ready))
         started = time.monotonic()
         command = [*map(str, self.command(ready, context))]
         errors = context.scratch / f"{self.name}.err"
@@ -80,17 +78,16 @@ class Checks:
     phase: str = CLIENTS
 
     def run(self, ready, context):
-        if isinstance(ready, install.Missing):
-            return Result(self.name, missing=str(ready))
         started = time.monotonic()
         cases = cases_of(self.cases(ready, context))
         return Result(self.name, cases, seconds=time.monotonic() - started)
 
 
-def broker_stopped(broker, status):
-    """The broker itself took part: it must have ended cleanly on SIGTERM (a JVM says so with 128 + 15)."""
-    clean = status in (0, 143)
-    return Result(broker.name, [Case("clean-stop", None if clean else f"exit status {status}")])
+def stop(broker):
+    """The broker itself took part: it must end cleanly on SIGTERM (a JVM says so with 128 + 15)."""
+    status = broker.stop()
+    failure = None if status in (0, 143) else f"exit status {status}; {broker.last_words()}"
+    return Result(broker.name, [Case("clean-stop", failure)])
 
 
 def python(module):
