@@ -22,11 +22,12 @@ fn main() -> ExitCode {
 
 /// A node, from its flags to its end. Whatever the operator must act on ends the process where it is met.
 fn serve(args: &cli::serve::Args) -> Result<(), cli::Failure> {
-    let config = args.resolve(&host::facts()).unwrap_or_else(|reason| reason.end());
+    let machine = host::facts();
+    let config = args.resolve(&machine).unwrap_or_else(|reason| reason.end());
     host::start_logging(config.log_json);
-    for note in &config.notes {
-        tracing::info!("{note}");
-    }
+    tracing::info!("node {}: {}", config.node, config.chosen(&machine));
+    config.notes.iter().for_each(|note| tracing::info!("{note}"));
+    config.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
     match node::run(&config) {
         Ok(End::Clean(_)) => Ok(()),
         Ok(End::Unclean) => Err(cli::Failure::new("stopped, but a data directory had failed: the next start recovers")),

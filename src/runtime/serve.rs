@@ -193,7 +193,7 @@ impl Parts<'_> {
             retention_check_ms: self.config.disk.retention_check_ms,
             index_cache_bytes: budgets.index_cache_bytes,
             topic_defaults: Arc::new(self.config.topics.defaults.clone()),
-            broker_settings: Vec::new(),
+            broker_settings: self.config.described(),
             seed: identity::random_seed()?,
         })
     }
