@@ -695,30 +695,5 @@ impl<'a> Iterator for Batches<'a> {
     }
 }
 
-/// Runs every reader of this module over bytes from anywhere: the body of a fuzz target. What the readers say must fit
-/// together; nothing else is expected of the bytes.
-///
-/// # Panics
-/// When a reader contradicts another one, which is a bug of ours.
-pub fn exercise(bytes: &[u8]) {
-    let rules = AppendRules::new(&TopicConfig::default(), WallMillis(1_700_000_000_000));
-    let mut end = 0;
-    for (at, batch) in batches(bytes) {
-        assert_eq!(at, end, "batches leave no gap");
-        let Ok(batch) = batch else { break };
-        end = at + batch.size_bytes();
-        let validated = batch.validate(&rules);
-        let records = batch.records().map(|records| records.filter(Result::is_ok).count());
-        if let (Ok(_), Some(records)) = (validated, records) {
-            assert_eq!(records as i64, batch.offset_count(), "an accepted batch has the records it says");
-        }
-        if let Ok(plain) = crate::kafka::compression::plain_payload(&batch, 1 << 20) {
-            let headers = batch.records_in(&plain).flatten().map(|record| record.headers.iter().count());
-            assert!(headers.sum::<usize>() <= plain.len(), "a header takes at least a byte");
-        }
-    }
-    assert!(end <= bytes.len(), "{end} of {} bytes", bytes.len());
-}
-
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,19 @@
 //! drive the same functions.
 
 use super::api::{self, ApiKey};
+use super::batch::{self, AppendRules, BatchView};
+use super::compression;
 use super::fetch::FetchView;
 use super::frame::{self, HEAD_BYTES};
 use super::produce::ProduceView;
 use super::schema::fetch::FetchRequest;
 use super::schema::produce::ProduceRequest;
 use super::schema::{Declared, DecodeError, Message, Reader, Transcode, Transcoded};
+use crate::ids::{LeaderEpoch, Offset, WallMillis};
+use crate::log::epochs::LeaderEpochs;
+use crate::log::index::{self, SegmentBounds};
+use crate::log::producer_snapshot;
+use crate::log::topic_config::TopicConfig;
 
 /// A byte stream as a connection receives it: lengths, headers and bodies, frame after frame.
 pub fn stream(mut data: &[u8]) {
@@ -48,6 +55,56 @@ pub fn produce(version: i16, body: &[u8]) {
     let message = ProduceRequest::decode(version, &mut Reader::new(body));
     let seen = ProduceView::parse(version, body).map(|view| view.to_message());
     assert!(message == Err(DecodeError::Memory) || seen == message, "{seen:?}\n{message:?}");
+}
+
+/// What one partition of a Produce request, a log file or a leader's answer holds: batches back to back. Whatever the
+/// readers accept must fit together.
+pub fn batches(data: &[u8]) {
+    let rules = AppendRules::new(&TopicConfig::default(), WallMillis(1_700_000_000_000));
+    let mut end = 0;
+    for (at, batch) in batch::batches(data) {
+        assert_eq!(at, end, "batches leave no gap");
+        let Ok(batch) = batch else { break };
+        end = at + batch.size_bytes();
+        one_batch(&batch, &rules);
+    }
+    assert!(end <= data.len(), "{end} of {} bytes", data.len());
+}
+
+fn one_batch(batch: &BatchView<'_>, rules: &AppendRules) {
+    let records = batch.records().map(|records| records.filter(Result::is_ok).count());
+    if let (Ok(accepted), Some(records)) = (batch.validate(rules), records) {
+        assert_eq!(records as i64, batch.offset_count(), "an accepted batch has the records it says");
+        let header = batch.stamped(Offset(7), LeaderEpoch(1), accepted.restamp);
+        assert_eq!(header.crc_with(batch.payload()), header.crc.get(), "an accepted batch goes in with its checksum");
+    }
+    if let Ok(plain) = compression::plain_payload(batch, PLAIN_BYTES_MAX) {
+        let headers = batch.records_in(&plain).flatten().map(|record| record.headers.iter().count());
+        assert!(headers.sum::<usize>() <= plain.len(), "a header takes at least a byte");
+    }
+}
+
+/// Bound of what is decompressed, in bytes.
+const PLAIN_BYTES_MAX: usize = 1 << 20;
+
+/// Files beside a log: indexes, leader epochs, producer snapshot. Each reader gets the same bytes.
+pub fn log_files(data: &[u8]) {
+    let segment = SegmentBounds { base: Offset(100), end: Offset(1_000_000), len: 1 << 30 };
+    if let Ok(index) = index::check_offset_index(data, segment) {
+        let found = index::lookup_offset(index, segment.base, segment.end);
+        assert_eq!(found, index::offset_entries(index, segment.base).last(), "the last entry is below the end");
+    }
+    if let Ok(times) = index::check_time_index(data, segment) {
+        let found = index::lookup_time(times, segment.base, i64::MAX);
+        assert_eq!(found, index::time_entries(times, segment.base).last(), "the last entry is the newest");
+    }
+    if let Ok(epochs) = LeaderEpochs::decode(data) {
+        assert_eq!(LeaderEpochs::decode(epochs.encode().as_bytes()), Ok(epochs), "what is read is written the same");
+    }
+    if let Ok(producers) = producer_snapshot::decode(data, segment.end) {
+        let bytes = producer_snapshot::encode(&producers);
+        assert_eq!(producer_snapshot::decode(&bytes, segment.end), Ok(producers), "what is read is written the same");
+    }
 }
 
 /// The body of a Fetch request: view and schema read the same out of it, or refuse it for the same reason.

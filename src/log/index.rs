@@ -8,13 +8,11 @@
 //! In memory an index is what the file holds, so that writing it is copying its tail, and the same lookups serve active
 //! segments and loaded files.
 
-mod cache;
 mod file;
 
 use zerocopy::byteorder::big_endian::U32;
 use zerocopy::{Immutable, IntoBytes};
 
-pub use cache::IndexCache;
 pub use file::{
     IndexFault, OFFSET_ENTRY_BYTES, OffsetEntry, SegmentBounds, TIME_ENTRY_BYTES, TimeEntry, check_offset_index,
     check_time_index, lookup_offset, lookup_time, offset_entries, time_entries,

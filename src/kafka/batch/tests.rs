@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::kafka::batch_builder::BatchBuilder;
 use crate::kafka::compression::plain_payload;
+use crate::kafka::fuzz;
 use crate::kafka::record::OwnedRecord;
 
 const NOW: WallMillis = WallMillis(1_700_000_000_000);
@@ -234,6 +235,67 @@ fn a_stored_batch_may_have_lost_records_but_not_its_offsets() {
     assert!(check(with_header(&good, |h| h.base_offset.set(i64::MAX - 2))).is_err());
 }
 
+fn unbase64(text: &str) -> Vec<u8> {
+    let digits = text.bytes().filter(|&byte| byte != b'=').map(|byte| match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        _ => 63,
+    });
+    let bits: Vec<u8> = digits.flat_map(|digit| (0..6).rev().map(move |bit| digit >> bit & 1)).collect();
+    bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |sum, bit| sum << 1 | bit)).collect()
+}
+
+/// Every batch in a frame: what starts there parses and its checksum is right, which does not happen by chance.
+fn batches_within(frame: &[u8]) -> Vec<BatchView<'_>> {
+    let at = |from: usize| BatchView::parse(&frame[from..]).ok().filter(|batch| batch.check_crc().is_ok());
+    (0..frame.len()).filter_map(at).collect()
+}
+
+/// The records of a batch, checked against its header.
+fn check_records(batch: &BatchView<'_>, what: &str) {
+    let plain = plain_payload(batch, 1 << 20).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    let mut max_timestamp = -1;
+    for (i, record) in (0..).zip(batch.records_in(&plain)) {
+        let record = record.unwrap_or_else(|fault| panic!("{what}: record {i}: {fault}"));
+        assert_eq!(record.offset_delta, i, "{what}");
+        max_timestamp = max_timestamp.max(batch.timestamp_of(record.timestamp_delta));
+    }
+    assert_eq!(max_timestamp, batch.max_timestamp(), "{what}");
+}
+
+#[test]
+fn batches_of_real_clients_and_of_kafka_are_read() {
+    let frames = include_str!("../../../tests/frames/kafka-4.4.tsv");
+    let rules = AppendRules { now: WallMillis(i64::MAX), ..rules() };
+    let (mut produced, mut fetched) = (std::collections::BTreeSet::new(), 0);
+    for line in frames.lines().skip(1) {
+        let fields: Vec<_> = line.split('\t').collect();
+        let [api, _, version, client, request, response] = fields[..] else { panic!("not an exchange: {line}") };
+        let what = format!("{api} v{version} {client}");
+        let (request, response) = (unbase64(request), unbase64(response));
+        for batch in batches_within(&request).into_iter().filter(|_| api == "Produce") {
+            check_records(&batch, &what);
+            let expected = match batch.attributes().is_transactional() {
+                true => Err(BatchFault::Transactional),
+                false => Ok(None),
+            };
+            assert_eq!(batch.validate(&rules).map(|accepted| accepted.restamp), expected, "{what}");
+            produced.insert((client, batch.attributes().codec()));
+        }
+        for batch in batches_within(&response).into_iter().filter(|_| api == "Fetch") {
+            check_records(&batch, &what);
+            assert_eq!(batch.check_stored(), Ok(()), "{what}");
+            fetched += 1;
+        }
+    }
+    let clients: std::collections::BTreeSet<_> = produced.iter().map(|(client, _)| client).collect();
+    let codecs: std::collections::BTreeSet<_> = produced.iter().filter_map(|(_, codec)| *codec).collect();
+    assert_eq!((clients.len(), codecs.len()), (7, 4), "every producing client, all codecs but LZ4: {produced:?}");
+    assert_eq!(fetched, 35, "batches that Kafka has stored");
+}
+
 fn any_record() -> impl Strategy<Value = OwnedRecord> {
     let bytes = || proptest::option::of(proptest::collection::vec(any::<u8>(), 0..40));
     let header = ("[a-z]{0,5}", bytes());
@@ -274,7 +336,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_a_value_and_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        exercise(&bytes);
+        fuzz::batches(&bytes);
     }
 
     #[test]
@@ -291,6 +353,6 @@ proptest! {
         if reseal {
             batch = with_header(&batch, |_| ());
         }
-        exercise(&batch);
+        fuzz::batches(&batch);
     }
 }

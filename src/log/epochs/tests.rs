@@ -206,6 +206,7 @@ proptest! {
     #[test]
     fn any_bytes_are_a_value_and_never_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60), text in "[0-9 \n]{0,40}") {
         for bytes in [&bytes[..], text.as_bytes()] {
+            crate::kafka::fuzz::log_files(bytes);
             if let Ok(epochs) = LeaderEpochs::decode(bytes) {
                 epochs.invariants();
             }
