@@ -257,6 +257,7 @@ fn is_answer(message: &Message) -> bool {
         | Message::Drop(_)
         | Message::DirFailed { .. }
         | Message::FailDir { .. }
+        | Message::Job(_)
         | Message::DiskLow { .. }
         | Message::Scrape
         | Message::Job(_)
