@@ -257,7 +257,6 @@ fn is_answer(message: &Message) -> bool {
         | Message::Drop(_)
         | Message::DirFailed { .. }
         | Message::FailDir { .. }
-        | Message::Job(_)
         | Message::DiskLow { .. }
         | Message::Scrape
         | Message::Job(_)
