@@ -93,14 +93,11 @@ pub struct RecoveredActive {
     pub first_timestamp: i64,
     /// Largest timestamp in ms, −1 without one, and the last offset of the batch that holds it.
     pub max_timestamp: (i64, Offset),
-    /// Offset index entries of the segment so far (last offset of the batch, its position).
+    /// Offset index entries of the segment so far (last offset of the batch, its position). The index files hold no more
+    /// entries than these, perhaps fewer or others, and are to be written again.
     pub index: Vec<(Offset, FilePos)>,
     /// Time index entries so far (timestamp, last offset of its batch).
     pub time_index: Vec<(i64, Offset)>,
-    /// Entries at the start of `index` that its file is known to hold; the rest is to be written behind them.
-    pub index_written: usize,
-    /// Entries at the start of `time_index` that its file is known to hold.
-    pub time_index_written: usize,
 }
 
 /// Where a log was cut or is damaged, and why.
@@ -211,3 +208,6 @@ pub enum Step {
     /// The directory cannot be changed as it must be; nothing of it is served.
     Failed(Errno),
 }
+
+#[cfg(test)]
+mod tests;

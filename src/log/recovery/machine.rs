@@ -280,7 +280,7 @@ impl Recovery {
     fn scan_next(&mut self, next: Offset) {
         self.plan.target = match self.input.checkpoint {
             Some(entry) if entry.segment == next => entry.at.0,
-            _ => self.listing.segments[&next].len,
+            _ => 0,
         };
         self.begin_scan_from_start(next);
     }

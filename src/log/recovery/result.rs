@@ -42,7 +42,7 @@ impl Recovery {
         self.fixes.extend(plan.steps);
         let index = &self.replay.index;
         let (offsets, times) = (index.offsets.as_bytes().to_vec(), index.times.as_bytes().to_vec());
-        let mut active = RecoveredActive {
+        let active = RecoveredActive {
             base: tail.base,
             end: tail.end,
             allocated: plan.allocated,
@@ -52,17 +52,13 @@ impl Recovery {
             max_timestamp: index.times.max_timestamp(),
             index: offset_entries(&offsets, tail.base).collect(),
             time_index: time_entries(&times, tail.base).collect(),
-            index_written: self.plan.offsets.len(),
-            time_index_written: self.plan.times.len(),
         };
         // Entries behind the end would be taken for those of the batches that follow.
         let SegmentFiles { index, time_index, .. } = self.listing.segments[&tail.base];
         if index.is_some_and(|len| ((active.index.len() * OFFSET_ENTRY_BYTES) as u64) < len) {
-            active.index_written = active.index.len();
             self.fixes.push_back(Step::WriteFile { file: FileKind::Index(tail.base), contents: offsets });
         }
         if time_index.is_some_and(|len| ((active.time_index.len() * TIME_ENTRY_BYTES) as u64) < len) {
-            active.time_index_written = active.time_index.len();
             self.fixes.push_back(Step::WriteFile { file: FileKind::TimeIndex(tail.base), contents: times });
         }
         active

@@ -58,8 +58,8 @@ impl Tail {
         } else {
             tail.take_partial(piece);
         }
-        // A batch that does not count may have spanned pieces: what was read of it and is gone was not zero.
-        if end < piece.at && !piece.bytes.is_empty() {
+        // The batch that does not count spans pieces: what was read of it and is gone was not zero.
+        if end < piece.at {
             tail.dirty = Some(piece.at);
         }
         tail.look(piece);
@@ -100,9 +100,14 @@ impl Tail {
         let odd = FilePos(self.len) != FilePos(self.len).align_down();
         let known = self.unchecked() == 0 && !odd && !unreadable;
         let dirty = self.dirty.map_or(self.end, FilePos::align_up);
-        let zero_to = if known { dirty } else { dirty.min(block_end) };
-        if self.end < zero_to || odd {
-            plan.steps.push(self.zero(zero_to.max(block_end)));
+        let zero_to = match (known, odd) {
+            (true, _) => dirty,
+            // The file grows to the end of its block, so that it can be written directly.
+            (false, true) => block_end,
+            (false, false) => dirty.min(block_end),
+        };
+        if self.end < zero_to {
+            plan.steps.push(self.zero(zero_to));
             plan.allocated = plan.allocated.max(block_end);
         }
         if !known && block_end < plan.allocated {
