@@ -383,3 +383,15 @@ fn metadata_and_offsets_are_answered() {
         assert_eq!(response.topics[0].partitions[0].offset, Offset(expected), "timestamp {timestamp}");
     }
 }
+
+/// Such partitions are decided while the request is still being taken apart.
+#[test]
+fn what_is_decided_at_once_is_answered_once() {
+    let mut world = World::new();
+    world.post(ApiKey::PRODUCE, 9, &produce_request(0, &batch(b"unanswered")));
+    assert!(world.output.is_empty(), "acks=0 has no answer");
+    let mut damaged = batch(b"damaged");
+    *damaged.last_mut().expect("a batch has bytes") ^= 1;
+    assert_eq!(world.produce(1, &damaged), (ErrorCode::CORRUPT_MESSAGE, Offset(-1)));
+    assert_eq!(world.produce(1, &batch(b"next")), (ErrorCode::NONE, Offset(1)));
+}

@@ -25,6 +25,7 @@ pub struct Produce {
     pub(super) names: Vec<u8>,
     pub(super) topics: Vec<Topic>,
     pub(super) parts: Vec<PartAnswer>,
+    /// Partitions that are not decided, and one more while there may be others to come.
     waiting: u32,
 }
 
@@ -71,7 +72,7 @@ impl Produce {
         self.acks = acks;
         self.received = now;
         self.deadline = (acks == Some(Acks::All)).then(|| now.plus_millis(timeout_ms.max(0) as u64));
-        self.waiting = 0;
+        self.waiting = 1;
         self.names.clear();
         self.topics.clear();
         self.parts.clear();
@@ -199,6 +200,8 @@ impl Shard {
                 }
             }
         }
+        // Partitions may have been decided on the way; the request is answered only now that all of them are known.
+        self.produce_at(id).waiting -= 1;
         self.finish_produce(now, id, out);
         self.set_produce_timer(now);
     }
