@@ -215,8 +215,21 @@ impl Appender {
 
     /// Makes room for `bytes` more. Returns false when the arena is full; then nothing may be appended.
     pub fn reserve(&mut self, bytes: u64, arena: &mut Arena, changes: &mut Vec<ChunkChange>) -> bool {
-        let mut room = self.room();
-        let wanted = bytes + self.partial.len() as u64;
+        self.reserve_beyond(self.room(), bytes + self.partial.len() as u64, arena, changes)
+    }
+
+    /// As [`Appender::reserve`], for an append behind a [`Appender::roll`] that has not been made yet.
+    pub fn reserve_behind_roll(&mut self, bytes: u64, arena: &mut Arena, changes: &mut Vec<ChunkChange>) -> bool {
+        self.reserve_beyond(self.spare_room(), bytes, arena, changes)
+    }
+
+    fn reserve_beyond(
+        &mut self,
+        mut room: u64,
+        wanted: u64,
+        arena: &mut Arena,
+        changes: &mut Vec<ChunkChange>,
+    ) -> bool {
         while room < wanted {
             let Some(block) = self.take_block(wanted - room, arena, changes) else { return false };
             room += u64::from(block.len());
@@ -367,7 +380,11 @@ impl Appender {
 
     fn room(&self) -> u64 {
         let tail = self.blocks.back().filter(|tail| tail.segment == self.active_base());
-        tail.map_or(0, TailBlock::room) + self.spare.iter().map(|block| u64::from(block.len())).sum::<u64>()
+        tail.map_or(0, TailBlock::room) + self.spare_room()
+    }
+
+    fn spare_room(&self) -> u64 {
+        self.spare.iter().map(|block| u64::from(block.len())).sum()
     }
 
     /// A block for at least a part of `bytes`: the size that the partition has grown to, or the next smaller one that

@@ -68,6 +68,7 @@ impl Partition {
             Err(fault) => return AppendStep::refuse(fault.code()),
         };
         match self.producers.check(&view.facts()) {
+            Verdict::Append if !self.make_segment(now, &view, accepted, arena, changes) => AppendStep::Full,
             Verdict::Append => self.append_valid(now, ask, &view, accepted, arena),
             Verdict::Duplicate { base_offset, last_offset, timestamp } => {
                 let append_time = self.append_time(timestamp);
@@ -88,6 +89,28 @@ impl Partition {
         Ok(())
     }
 
+    /// Starts a new segment when the batch must go into one. Returns false when there is no memory for the batch there:
+    /// what was reserved may have been room in the tail of the old segment, which no other segment can use.
+    fn make_segment(
+        &mut self,
+        now: Now,
+        view: &BatchView<'_>,
+        accepted: Accepted,
+        arena: &mut Arena,
+        changes: &mut Vec<ChunkChange>,
+    ) -> bool {
+        let bytes = view.size_bytes() as u64;
+        let last_offset = Offset(self.offsets.end().plus(view.offset_count()).0 - 1);
+        let incoming = Incoming { bytes, last_offset, max_timestamp: accepted.max_timestamp };
+        if self.must_roll(now, &incoming) {
+            if !self.appender.reserve_behind_roll(bytes, arena, changes) {
+                return false;
+            }
+            self.roll(now);
+        }
+        true
+    }
+
     fn append_valid(
         &mut self,
         now: Now,
@@ -99,11 +122,6 @@ impl Partition {
         let base = self.offsets.end();
         let next = base.plus(view.offset_count());
         let len = view.size_bytes() as u32;
-        let incoming =
-            Incoming { bytes: u64::from(len), last_offset: Offset(next.0 - 1), max_timestamp: accepted.max_timestamp };
-        if self.must_roll(now, &incoming) {
-            self.roll(now);
-        }
         let at = self.appender.active_end();
         let header = view.stamped(base, self.leader_epoch, accepted.restamp);
         let batch = NewBatch { base, next, epoch: self.leader_epoch, max_timestamp: accepted.max_timestamp };
