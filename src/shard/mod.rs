@@ -169,7 +169,7 @@ impl Shard {
         self.wake_fetches(now, out);
         self.retry_starved(now, out);
         self.advance_touched(now, out);
-        self.check_stopped(out);
+        self.check_stopped(now, out);
     }
 
     /// When `Event::Deadline` is wanted next.

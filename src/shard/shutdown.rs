@@ -41,14 +41,14 @@ impl Shard {
         }
         self.stopping.phase = Phase::Draining;
         self.answer_parked_fetches(now, out);
-        self.check_stopped(out);
+        self.check_stopped(now, out);
     }
 
     /// Takes the next step towards the end, if it was asked for and nothing holds it up.
-    pub(super) fn check_stopped(&mut self, out: &mut Actions) {
+    pub(super) fn check_stopped(&mut self, now: Now, out: &mut Actions) {
         if self.stopping.phase == Phase::Draining && self.is_drained(out) {
             self.stopping.phase = Phase::Sealing;
-            self.seal_all(out);
+            self.seal_all(now, out);
         }
         if self.stopping.phase == Phase::Sealing && self.file_jobs.is_quiet() {
             self.say_stopped(out);
@@ -69,13 +69,13 @@ impl Shard {
             && self.partitions.iter().all(|(_, partition)| partition.failed().is_some() || partition.is_quiet())
     }
 
-    fn seal_all(&mut self, out: &mut Actions) {
+    fn seal_all(&mut self, now: Now, out: &mut Actions) {
         let slots: Vec<u32> = self.partitions.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let partition = self.partitions.by_slot(slot).expect("listed above");
             if partition.failed().is_none() {
                 partition.begin_close();
-                self.seal_last(slot, out);
+                self.seal_last(now, slot, out);
             }
         }
         for index in 0..self.config.flush_ways.len() {
@@ -84,10 +84,10 @@ impl Shard {
     }
 
     /// Trims the active segment of a partition and writes its small files.
-    fn seal_last(&mut self, slot: u32, out: &mut Actions) {
+    fn seal_last(&mut self, now: Now, slot: u32, out: &mut Actions) {
         let partition = self.partitions.by_slot(slot).expect("looked at by the caller");
         let mut stale = Vec::new();
-        partition.last_files(|file| stale.push(file));
+        partition.last_files(now, |file| stale.push(file));
         let wish = partition.last_wish();
         for file in stale {
             self.write_stale(slot, file, out);

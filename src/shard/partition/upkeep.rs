@@ -67,7 +67,7 @@ impl Partition {
     }
 
     /// Names everything that is behind, however little: the partition ends.
-    pub fn last_files(&mut self, mut out: impl FnMut(StaleFile)) {
+    pub fn last_files(&mut self, now: Now, mut out: impl FnMut(StaleFile)) {
         let base = self.tail().active_base();
         self.index.seal();
         let (at, contents) = self.index.offsets.take_pending();
@@ -79,8 +79,7 @@ impl Partition {
             out(StaleFile::Epochs { contents });
         }
         if !self.producers.is_empty() && self.pacer.uncovered_from().is_some() {
-            let (upto, contents) = (self.offsets.end(), producer_snapshot::encode(&self.producers));
-            out(StaleFile::Producers { upto, contents });
+            self.take_snapshot(now, &mut out);
         }
     }
 
