@@ -188,7 +188,11 @@ impl SegmentFiles {
 
     fn roll(&mut self, base: Offset) {
         self.files.push_back(SegmentFile { base, file: FileId(0), state: FileState::Absent });
-        self.recovered = None;
+    }
+
+    /// Whether the segment at `base` has a recovered file that is not open yet. Only the oldest one can.
+    fn is_recovered(&self, base: Offset) -> bool {
+        self.recovered.is_some() && self.files.front().is_some_and(|file| file.base == base)
     }
 
     fn at(&self, base: Offset) -> Option<&SegmentFile> {
@@ -206,7 +210,7 @@ impl Partition {
         let active = self.tail().active_base();
         self.files.files.iter().find_map(|file| match file.state {
             FileState::Absent if file.base == active => self.wish_for_active(file, now),
-            FileState::Absent => Some(self.wish_create(file.base, self.len_of(file.base), now)),
+            FileState::Absent => Some(self.wish_file(file, self.len_of(file.base), now)),
             FileState::Open { allocated, growing: false, .. } if file.base == active => {
                 self.wish_growth(file, allocated, now)
             }
@@ -224,7 +228,7 @@ impl Partition {
             FileState::Absent => self
                 .files
                 .recovered
-                .filter(|(allocated, _)| *allocated != len)
+                .filter(|(allocated, _)| self.files.is_recovered(file.base) && *allocated != len)
                 .map(|_| FileWish::Open { base: file.base }),
             FileState::Open { .. } => Some(FileWish::Seal { base: file.base, file: file.file, len }),
             FileState::Opening | FileState::Sealing => None,
@@ -270,10 +274,16 @@ impl Partition {
         if !self.tail().has_unsubmitted() {
             return None;
         }
-        Some(match self.files.recovered {
-            Some(_) => FileWish::Open { base: file.base },
-            None => self.wish_create(file.base, self.tail().active_end().0, now),
-        })
+        Some(self.wish_file(file, self.tail().active_end().0, now))
+    }
+
+    /// The file of a segment of `bytes` so far: a recovered one is opened, also when the first append rolled it, and any
+    /// other is created.
+    fn wish_file(&self, file: &SegmentFile, bytes: u64, now: MonoMicros) -> FileWish {
+        match self.files.is_recovered(file.base) {
+            true => FileWish::Open { base: file.base },
+            false => self.wish_create(file.base, bytes, now),
+        }
     }
 
     fn wish_create(&self, base: Offset, bytes: u64, now: MonoMicros) -> FileWish {
