@@ -70,9 +70,11 @@ impl Writes {
         self.in_flight.iter().filter(|(_, write)| write.slot == slot).count()
     }
 
-    /// Whether nothing is out and nothing waits.
+    /// Whether nothing is out and nothing waits. What a failed directory has written is never flushed, and nobody waits
+    /// for that.
     pub fn is_quiet(&self) -> bool {
-        self.in_flight.is_empty() && self.dirty.is_empty() && self.dirs.iter().all(|dir| dir.commit.is_quiet())
+        let quiet = |dir: &DirWrites| dir.failed || dir.commit.is_quiet();
+        self.in_flight.is_empty() && self.dirty.is_empty() && self.dirs.iter().all(quiet)
     }
 
     /// Whether a data directory has failed.
