@@ -54,7 +54,7 @@ pub struct Args {
     /// Form of the log lines on stderr [log.format, human]
     #[arg(long, value_name = "human|json")]
     pub log_format: Option<String>,
-    /// Refuse to start where a fall-back would cost speed [strict]
+    /// Refuse to start where a fall-back would cost speed [strict=true]
     #[arg(long)]
     pub strict: bool,
 }

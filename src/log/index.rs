@@ -40,6 +40,11 @@ impl BatchSpan {
     }
 }
 
+/// Last offsets of batches and their positions.
+type OffsetEntries<'a> = &'a [(Offset, FilePos)];
+/// Timestamps and the last offsets of their batches.
+type TimeEntries<'a> = &'a [(i64, Offset)];
+
 /// Both indexes of one segment that grows, kept in step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentIndex {
@@ -70,7 +75,7 @@ impl SegmentIndex {
     pub fn recovered(
         base: Offset,
         interval_bytes: u32,
-        entries: (&[(Offset, FilePos)], &[(i64, Offset)]),
+        entries: (OffsetEntries<'_>, TimeEntries<'_>),
         max_timestamp: (i64, Offset),
     ) -> SegmentIndex {
         SegmentIndex {

@@ -177,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_move_out_of_order_panics_with_the_values() {
-        let cases: [(&str, fn(&mut Offsets)); 6] = [
+        type Step = fn(&mut Offsets);
+        let cases: [(&str, Step); 6] = [
             ("end 30 would go back to 29", |o| o.advance_end(Offset(29))),
             ("stable would become 31", |o| _ = o.advance_stable(Offset(31))),
             ("stable would become 29", |o| _ = o.advance_stable(Offset(29))),

@@ -120,14 +120,16 @@ pub fn partition(
 
 /// Says what the operator should know of a recovery.
 fn report(ask: &RecoverAsk, log: RecoveredLog) -> RecoveredLog {
+    let partition = &ask.dir.name;
     if let Some(cut) = &log.cut {
-        tracing::warn!(partition = %ask.dir.name, segment = %cut.segment, at = %cut.at, why = %cut.why, "log cut at its end");
+        tracing::warn!(%partition, segment = %cut.segment, at = %cut.at, why = %cut.why, "log cut at its end");
     }
     if log.below_checkpoint {
-        tracing::error!(partition = %ask.dir.name, end = %log.end, "the log ends below what was known to be stable: records may be lost");
+        tracing::error!(%partition, end = %log.end, "the log ends below what was known to be stable: records are lost");
     }
     for damage in &log.damaged {
-        tracing::error!(partition = %ask.dir.name, segment = %damage.segment, at = %damage.at, why = %damage.why, "damaged segment");
+        let (segment, at, why) = (damage.segment, damage.at, damage.why);
+        tracing::error!(%partition, %segment, %at, %why, "damaged segment");
     }
     log
 }

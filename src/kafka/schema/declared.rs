@@ -65,8 +65,10 @@ macro_rules! for_each_api {
             list_groups: ListGroups, ListGroupsRequest, ListGroupsResponse;
             delete_groups: DeleteGroups, DeleteGroupsRequest, DeleteGroupsResponse;
             elect_leaders: ElectLeaders, ElectLeadersRequest, ElectLeadersResponse;
-            alter_partition_reassignments: AlterPartitionReassignments, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse;
-            list_partition_reassignments: ListPartitionReassignments, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse;
+            alter_partition_reassignments:
+        AlterPartitionReassignments, AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse;
+            list_partition_reassignments:
+        ListPartitionReassignments, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse;
             describe_quorum: DescribeQuorum, DescribeQuorumRequest, DescribeQuorumResponse;
             unregister_broker: UnregisterBroker, UnregisterBrokerRequest, UnregisterBrokerResponse;
             list_config_resources: ListConfigResources, ListConfigResourcesRequest, ListConfigResourcesResponse;

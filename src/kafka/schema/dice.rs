@@ -26,7 +26,7 @@ impl Dice {
 
     /// True once in `n` draws on average.
     pub fn one_in(&mut self, n: u64) -> bool {
-        self.next() % n == 0
+        self.next().is_multiple_of(n)
     }
 
     /// How many elements an array has.

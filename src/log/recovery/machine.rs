@@ -99,6 +99,10 @@ impl Recovery {
     }
 
     /// What to do now. The same until it is said to be done.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "the word of the protocol; it repeats itself, so it is no iterator"
+    )]
     pub fn next(&mut self) -> Step {
         match self.phase {
             Phase::CleanUp | Phase::Fix => self.fixes.front().expect("a fix is due").clone(),
