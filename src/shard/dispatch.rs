@@ -86,9 +86,9 @@ impl Shard {
     /// Answers a request that was kept for later.
     pub(super) fn reply_to<'a>(&mut self, reply: Reply, message: &impl Message<'a>, out: &mut Actions) {
         let mut head = self.begin_answer(&reply);
-        message.encode(reply.version, &mut head);
+        let error = message.encode_telling_error(reply.version, &mut head);
         let rest = self.buffers.parts();
-        self.metrics.request(reply.api, ErrorCode::NONE);
+        self.metrics.request(reply.api, error);
         self.answer(reply.conn, reply.ticket, head, rest, out);
     }
 

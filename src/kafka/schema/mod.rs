@@ -76,6 +76,8 @@ pub use reader::{DecodeError, Reader};
 pub use wire::{Form, Nullable, Records, Wire, read_count, write_count};
 pub use writer::{Hole, Writer};
 
+use crate::kafka::error_code::ErrorCode;
+
 /// One API: the facts that its request and its response share.
 pub trait Api {
     /// The key that names it in a request header.
@@ -112,6 +114,16 @@ pub trait Message<'a>: Wire<'a> {
     /// When the version is not declared, or a request holds a value that it cannot carry.
     fn encode(&self, version: i16, out: &mut Vec<u8>) {
         self.write_version(version, &mut Writer::new(out));
+    }
+
+    /// As [`Message::encode`]; gives the first error code that the message tells, `NONE` without any.
+    ///
+    /// # Panics
+    /// As [`Message::encode`].
+    fn encode_telling_error(&self, version: i16, out: &mut Vec<u8>) -> ErrorCode {
+        let mut writer = Writer::new(out);
+        self.write_version(version, &mut writer);
+        writer.first_error()
     }
 
     /// Appends the body to `out` except for bytes that are sent by reference; `holes` receives where those belong, in

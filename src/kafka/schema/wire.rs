@@ -151,7 +151,27 @@ macro_rules! newtype {
 }
 
 newtype!(BrokerId(i32), BrokerEpoch(i64), LeaderEpoch(i32), Offset(i64), PartitionIndex(i32));
-newtype!(ProducerId(i64), ProducerEpoch(i16), WallMillis(i64), TopicId([u8; 16]), ErrorCode(i16));
+newtype!(ProducerId(i64), ProducerEpoch(i16), WallMillis(i64), TopicId([u8; 16]));
+
+impl<'a> Wire<'a> for ErrorCode {
+    fn read(reader: &mut Reader<'a>, form: Form) -> Result<Self, DecodeError> {
+        i16::read(reader, form).map(ErrorCode)
+    }
+
+    fn write(&self, writer: &mut Writer<'_>, form: Form) {
+        writer.note(*self);
+        self.0.write(writer, form);
+    }
+
+    fn bytes_min(form: Form) -> usize {
+        i16::bytes_min(form)
+    }
+
+    #[cfg(test)]
+    fn random(dice: &mut super::dice::Dice, form: Form) -> Self {
+        ErrorCode(i16::random(dice, form))
+    }
+}
 
 impl<'a> Wire<'a> for bool {
     fn read(reader: &mut Reader<'a>, form: Form) -> Result<Self, DecodeError> {

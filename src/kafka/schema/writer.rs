@@ -1,5 +1,7 @@
 //! Appends Kafka's primitive types to a buffer of the caller.
 
+use crate::kafka::error_code::ErrorCode;
+
 /// A run of bytes that belongs at a place of an encoded message but is not in its buffer: the record bytes of a
 /// Fetch response, which leave by reference.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,17 +17,30 @@ pub struct Hole {
 pub struct Writer<'o> {
     out: &'o mut Vec<u8>,
     holes: Option<&'o mut Vec<Hole>>,
+    first_error: ErrorCode,
 }
 
 impl<'o> Writer<'o> {
     /// Appends to `out`.
     pub fn new(out: &'o mut Vec<u8>) -> Writer<'o> {
-        Writer { out, holes: None }
+        Writer { out, holes: None, first_error: ErrorCode::NONE }
     }
 
     /// Appends to `out` and reports in `holes` where bytes that are sent by reference belong.
     pub fn with_holes(out: &'o mut Vec<u8>, holes: &'o mut Vec<Hole>) -> Writer<'o> {
-        Writer { out, holes: Some(holes) }
+        Writer { out, holes: Some(holes), first_error: ErrorCode::NONE }
+    }
+
+    /// Remembers an error code that is written, for the metrics.
+    pub fn note(&mut self, code: ErrorCode) {
+        if self.first_error == ErrorCode::NONE {
+            self.first_error = code;
+        }
+    }
+
+    /// The first error code outside of tags that was written and is one, `NONE` without any.
+    pub fn first_error(&self) -> ErrorCode {
+        self.first_error
     }
 
     /// Appends bytes as they are.
