@@ -3,7 +3,6 @@
 use crate::arena::Lease;
 use crate::ids::{ConnId, Now, Ticket};
 use crate::kafka::api::{self, ApiKey};
-use crate::kafka::error_code::ErrorCode;
 use crate::kafka::frame::{self, RequestHeader};
 use crate::kafka::schema::{DecodeError, Message, Reader};
 use crate::shard::Shard;

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::batch_builder::BatchBuilder;
 use crate::kafka::compression::plain_payload;
 use crate::kafka::fuzz;
