@@ -244,7 +244,6 @@ fn is_answer(message: &Message) -> bool {
         | Message::Hosted(_)
         | Message::Dropped(_)
         | Message::Report(_)
-        | Message::JobDone(_)
         | Message::Stopped { .. } => true,
         Message::Append(_)
         | Message::Fetch(_)
@@ -259,7 +258,6 @@ fn is_answer(message: &Message) -> bool {
         | Message::FailDir { .. }
         | Message::DiskLow { .. }
         | Message::Scrape
-        | Message::Job(_)
         | Message::Stop => false,
     }
 }

@@ -34,9 +34,7 @@ impl Shard {
             | Message::Dropped(_)
             | Message::DirFailed { .. }
             | Message::Report(_)
-            | Message::Stopped { .. }
-            | Message::Job(_)
-            | Message::JobDone(_) => panic!("{from:?} sent {message:?} to a data core"),
+            | Message::Stopped { .. } => panic!("{from:?} sent {message:?} to a data core"),
         }
     }
 }

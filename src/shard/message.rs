@@ -9,7 +9,6 @@ use std::sync::Arc;
 use crate::arena::Lease;
 use crate::control::command::{Command, CommandResult};
 use crate::control::image::Image;
-use crate::control::job::{Job, JobDone};
 use crate::ids::{BrokerId, CoreId, DirId, Errno, LeaderEpoch, Offset, PartitionId, PartitionIndex, Ticket, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::log::recovery::RecoveredLog;
@@ -141,10 +140,6 @@ pub enum Message {
         /// It has.
         low: bool,
     },
-    /// Control → background thread: work on directories and files that no core touches.
-    Job(Box<Job>),
-    /// Background thread → control: what came of it.
-    JobDone(Box<JobDone>),
     /// Control → core: send a report for `/metrics`.
     Scrape,
     /// Core → control: the report.
