@@ -12,6 +12,7 @@ use std::sync::mpsc::{self, Sender};
 
 use crate::control::raft_log::{Append, LOG_FILE_BYTES, RaftFiles};
 use crate::ids::{Errno, LogIndex};
+use crate::limits::BLOCK;
 use crate::runtime::inbox::{Inbox, Input};
 
 /// What the thread is asked.
@@ -37,27 +38,50 @@ pub enum Order {
 
 const LOG: &str = "log-";
 const SNAPSHOT: &str = "snapshot-";
+const UNFINISHED: &str = "snapshot.tmp";
 
-/// Makes the directory if it is not there, and reads all files.
+/// Makes the directory if it is not there, durably, and reads all files. A log file gives back the reserve at its end: it
+/// is never written to again. What an unfinished snapshot left is removed.
 ///
 /// # Errors
 /// Whatever the kernel says, with the path.
 pub fn read(dir: &Path) -> io::Result<RaftFiles> {
-    fs::create_dir_all(dir)?;
+    if !dir.is_dir() {
+        fs::create_dir_all(dir)?;
+        // Its name and that of `.pinion`: without them a log that was acknowledged could be gone after a power loss.
+        for parent in dir.ancestors().skip(1).take(2) {
+            File::open(parent)?.sync_all()?;
+        }
+    }
     let mut files = RaftFiles::default();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
         if let Some(number) = number(&name, LOG) {
-            files.logs.push((number, fs::read(entry.path())?));
+            files.logs.push((number, read_log(&entry.path())?));
         } else if let Some(index) = number(&name, SNAPSHOT) {
             files.snapshots.push((LogIndex(index), fs::read(entry.path())?));
+        } else if name == UNFINISHED {
+            fs::remove_file(entry.path())?;
         }
     }
     files.logs.sort();
     files.snapshots.sort();
     Ok(files)
+}
+
+/// The blocks of a log file up to the last one that was written.
+fn read_log(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = fs::read(path)?;
+    let used = bytes.chunks(BLOCK as usize).rposition(|block| block.iter().any(|byte| *byte != 0));
+    let used = used.map_or(0, |block| ((block + 1) * BLOCK as usize).min(bytes.len()));
+    if used < bytes.len() {
+        OpenOptions::new().write(true).open(path)?.set_len(used as u64)?;
+        bytes.truncate(used);
+        bytes.shrink_to_fit();
+    }
+    Ok(bytes)
 }
 
 fn number(name: &str, prefix: &str) -> Option<u64> {
@@ -127,7 +151,7 @@ impl Writer {
     }
 
     fn save(&self, index: LogIndex, bytes: &[u8]) -> io::Result<()> {
-        let temporary = self.dir.join("snapshot.tmp");
+        let temporary = self.dir.join(UNFINISHED);
         let mut file = File::create(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
@@ -146,4 +170,35 @@ impl Writer {
 
 fn errno(error: io::Error) -> Errno {
     Errno(error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(file: u64, create: bool, at: u64) -> Append {
+        Append { file, create, at, bytes: vec![7; BLOCK as usize] }
+    }
+
+    #[test]
+    fn what_was_written_is_read_back_without_the_reserve() {
+        let root = tempfile::tempdir().expect("a directory");
+        let dir = root.path().join(".pinion/raft");
+        assert_eq!(read(&dir).expect("made"), RaftFiles::default());
+        let mut writer = Writer { dir: dir.clone(), logs: BTreeMap::new() };
+        for append in [append(1, true, 0), append(1, false, BLOCK), append(2, true, 0)] {
+            writer.append(&append).expect("written");
+        }
+        writer.save(LogIndex(9), b"image").expect("saved");
+        writer.save(LogIndex(3), b"older").expect("saved");
+        let length = |number| fs::metadata(dir.join(format!("{LOG}{number:020}"))).expect("there").len();
+        assert_eq!(length(2), LOG_FILE_BYTES);
+        fs::write(dir.join(UNFINISHED), "half").expect("written");
+        let files = read(&dir).expect("read");
+        let lengths: Vec<(u64, usize)> = files.logs.iter().map(|(number, bytes)| (*number, bytes.len())).collect();
+        assert_eq!(lengths, [(1, 2 * BLOCK as usize), (2, BLOCK as usize)]);
+        assert_eq!(files.snapshots, [(LogIndex(3), b"older".to_vec()), (LogIndex(9), b"image".to_vec())]);
+        assert_eq!(length(2), BLOCK);
+        assert!(!dir.join(UNFINISHED).exists());
+    }
 }
