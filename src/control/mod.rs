@@ -335,7 +335,9 @@ impl Control {
             return;
         }
         let (snapshots, logs) = self.consensus.snapshot_saved(index);
-        out.push(Action::RemoveRaftFiles { snapshots, logs });
+        if !(snapshots.is_empty() && logs.is_empty()) {
+            out.push(Action::RemoveRaftFiles { snapshots, logs });
+        }
     }
 
     /// Does what the consensus is ready with, until it waits for the disk or has nothing more.

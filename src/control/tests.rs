@@ -6,6 +6,7 @@ use std::error::Error;
 use std::fmt::Write;
 
 use goldenscript::{ArgumentConsumer, Command as Script, Context};
+use proptest::prelude::*;
 
 use super::command::{Alteration, Alterations, ConfigChange, CreatedTopic, NewPartitions, NewTopic, TopicRef};
 use super::job::FoundDir;
@@ -32,17 +33,18 @@ struct World {
     /// Errors with which the next jobs end, by name of the job.
     faults: BTreeMap<String, Errno>,
     ticket: u64,
-    views: usize,
+    /// Where the last write to the log went, and how long it was.
+    last_write: Option<(u64, usize)>,
+    /// In random runs: the topic that a command is about, by ticket.
+    names: BTreeMap<u64, String>,
+    /// In random runs: the same, for commands that wait for their answer.
+    unanswered: BTreeMap<u64, String>,
+    /// In random runs: topics about which a command was never answered.
+    open: BTreeSet<String>,
 }
 
 impl World {
-    fn start(
-        &mut self,
-        cores: u16,
-        dirs: &[bool],
-        seed: u64,
-        script: &mut ArgumentConsumer<'_>,
-    ) -> Result<String, Failure> {
+    fn start(&mut self, options: &StartOptions) -> Result<String, Failure> {
         let files = RaftFiles {
             snapshots: self.snapshots.clone().into_iter().collect(),
             logs: self.logs.clone().into_iter().collect(),
@@ -60,11 +62,11 @@ impl World {
         for note in &recovery.notes {
             writeln!(out, "note: {note}")?;
         }
-        let online = |dir: DirId| dirs.get(usize::from(dir.0)).copied().unwrap_or(false);
+        let online = |dir: DirId| dir.0 < options.dirs && dir.0 != options.away;
         let listed = self.dirs.iter().filter(|(dir, _)| online(dir.dir) && is_partition_dir_name(&dir.name));
         let found =
             listed.map(|(dir, (topic, at))| FoundDir { dir: dir.clone(), topic: *topic, changed_ms: *at }).collect();
-        match Control::new(config(cores, dirs, script)?, recovery, found, seed) {
+        match Control::new(options.config(), recovery, found, options.seed) {
             Ok(control) => self.control = Some(control),
             Err(reason) => writeln!(out, "refused with status {}: {reason}", reason.status())?,
         }
@@ -86,7 +88,6 @@ impl World {
         for action in actions {
             self.act(action, &mut out)?;
         }
-        self.views = 0;
         Ok(out)
     }
 
@@ -157,6 +158,7 @@ impl World {
         let file = self.logs.entry(append.file).or_default();
         assert_eq!(file.is_empty(), append.create, "log {} is made once", append.file);
         file.resize(file.len().max(append.at as usize + append.bytes.len()), 0);
+        self.last_write = Some((append.at, append.bytes.len()));
         file[append.at as usize..][..append.bytes.len()].copy_from_slice(&append.bytes);
     }
 
@@ -234,6 +236,7 @@ impl World {
             Message::FailDir { dir, .. } => return Ok(writeln!(out, "core {core}: directory {dir} has failed")?),
             Message::DiskLow { low } => return Ok(writeln!(out, "core {core}: disk low={low}")?),
             Message::CommandDone { origin, result } => {
+                self.unanswered.remove(&origin.ticket.0);
                 return Ok(writeln!(out, "answer {}: {}", origin.ticket, show_result(&result))?);
             }
             other => return Err(format!("{other:?} to core {core}").into()),
@@ -294,29 +297,70 @@ impl World {
     }
 }
 
-fn config(cores: u16, dirs: &[bool], script: &mut ArgumentConsumer<'_>) -> Result<ControlConfig, Failure> {
-    let node = option(script, "node", 1)?;
-    let cluster = script.take_key("cluster").unwrap_or("the-cluster");
-    let registration = Registration { id: BrokerId(node), host: "h".into(), port: 9092, ..Registration::default() };
-    let dirs = (0..).zip(dirs).map(|(i, online)| DirView {
-        path: format!("/d{i}"),
-        online: *online,
-        total_bytes: -1,
-        usable_bytes: -1,
-    });
-    Ok(ControlConfig {
-        registration,
-        cluster_id: cluster.into(),
-        flush_mode: match script.take_key("flush") {
-            Some("written") => image::FlushMode::Written,
-            _ => image::FlushMode::Synced,
-        },
-        cores,
-        free_bytes_min: vec![100],
-        dirs: dirs.collect(),
-        controller: ControllerConfig { partitions_max: option(script, "max", 20_000)?, ..ControllerConfig::default() },
-        topic_defaults: Arc::default(),
-    })
+/// How a control core is started.
+#[derive(Clone, Debug)]
+struct StartOptions {
+    cores: u16,
+    dirs: u16,
+    /// A data directory that cannot be read.
+    away: u16,
+    seed: u64,
+    node: i32,
+    cluster: String,
+    written: bool,
+    partitions_max: usize,
+}
+
+impl Default for StartOptions {
+    fn default() -> StartOptions {
+        StartOptions {
+            cores: 2,
+            dirs: 1,
+            away: u16::MAX,
+            seed: 1,
+            node: 1,
+            cluster: "the-cluster".into(),
+            written: false,
+            partitions_max: 20_000,
+        }
+    }
+}
+
+impl StartOptions {
+    /// [cores=N] [dirs=N] [away=DIR] [seed=N] [node=N] [cluster=C] [written=true] [max=N]
+    fn parse(args: &mut ArgumentConsumer<'_>) -> Result<StartOptions, Failure> {
+        let default = StartOptions::default();
+        Ok(StartOptions {
+            cores: option(args, "cores", default.cores)?,
+            dirs: option(args, "dirs", default.dirs)?,
+            away: option(args, "away", default.away)?,
+            seed: option(args, "seed", default.seed)?,
+            node: option(args, "node", default.node)?,
+            cluster: option(args, "cluster", default.cluster)?,
+            written: option(args, "written", default.written)?,
+            partitions_max: option(args, "max", default.partitions_max)?,
+        })
+    }
+
+    fn config(&self) -> ControlConfig {
+        let dir =
+            |dir| DirView { path: format!("/d{dir}"), online: dir != self.away, total_bytes: -1, usable_bytes: -1 };
+        ControlConfig {
+            registration: Registration {
+                id: BrokerId(self.node),
+                host: "h".into(),
+                port: 9092,
+                ..Registration::default()
+            },
+            cluster_id: self.cluster.as_str().into(),
+            flush_mode: if self.written { image::FlushMode::Written } else { image::FlushMode::Synced },
+            cores: self.cores,
+            free_bytes_min: vec![100],
+            dirs: (0..self.dirs).map(dir).collect(),
+            controller: ControllerConfig { partitions_max: self.partitions_max, ..ControllerConfig::default() },
+            topic_defaults: Arc::default(),
+        }
+    }
 }
 
 impl goldenscript::Runner for World {
@@ -325,19 +369,34 @@ impl goldenscript::Runner for World {
     fn run(&mut self, script: &Script, _: &Context) -> Result<String, Failure> {
         let mut args = script.consume_args();
         let out = match script.name.as_str() {
-            // start [cores=N] [dirs=N] [away=DIR] [seed=N] [node=N] [cluster=C] [flush=MODE] [max=N]
-            "start" => {
-                let (count, away) = (option(&mut args, "dirs", 1)?, option(&mut args, "away", usize::MAX)?);
-                let dirs: Vec<bool> = (0..count).map(|dir| dir != away).collect();
-                let (cores, seed) = (option(&mut args, "cores", 2)?, option(&mut args, "seed", 1)?);
-                self.start(cores, &dirs, seed, &mut args)?
-            }
+            "start" => self.start(&StartOptions::parse(&mut args)?)?,
             // Answer all that is owed; `step` only the first.
             "run" => World::run(self)?,
             "step" => match self.owed.pop_front() {
                 Some(event) => self.handle(event)?,
                 None => self.handle(Event::Deadline)?,
             },
+            // Many commands, of which only what happens to the files of the log is shown.
+            "many" => {
+                let count: usize = args.next_pos().ok_or("how many")?.parse()?;
+                let mut out = String::new();
+                for _ in 0..count {
+                    out += &self.command(Command::AllocateProducerIds)?;
+                    out += &World::run(self)?;
+                }
+                let shown = |line: &&str| ["snapshot", "remove", "new file"].iter().any(|word| line.contains(word));
+                out.lines().filter(shown).map(|line| format!("{line}\n")).collect()
+            }
+            "restart" => {
+                let count: u64 = args.next_pos().ok_or("how often")?.parse()?;
+                let mut out = String::new();
+                for seed in 0..count {
+                    out += &self.start(&StartOptions { seed, ..StartOptions::default() })?;
+                    out += &World::run(self)?;
+                }
+                let shown = |line: &&str| line.contains("snapshot") || line.contains("remove");
+                out.lines().filter(shown).map(|line| format!("{line}\n")).collect()
+            }
             "crash" => {
                 self.control = None;
                 String::new()
@@ -553,5 +612,141 @@ fn control_transcripts() {
         .collect();
     for path in scripts {
         goldenscript::run(&mut World::default(), &path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+/// One step of a random run.
+#[derive(Clone, Debug)]
+enum Step {
+    Create(u8, u8),
+    Delete(u8),
+    ProducerIds,
+    /// Answer so many of the things that are owed.
+    Answer(u8),
+    /// Answer everything.
+    Settle,
+    /// The process dies; what is owed is lost, and of a write in flight only so many bytes arrive.
+    Crash(u16),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6u8, 1..4u8).prop_map(|(topic, partitions)| Step::Create(topic, partitions)),
+        2 => (0..6u8).prop_map(Step::Delete),
+        1 => Just(Step::ProducerIds),
+        4 => (1..4u8).prop_map(Step::Answer),
+        1 => Just(Step::Settle),
+        1 => any::<u16>().prop_map(Step::Crash),
+    ]
+}
+
+impl World {
+    /// Runs one step; the transcript is the result.
+    fn take(&mut self, step: &Step, starts: &mut u64) -> Result<String, Failure> {
+        match step {
+            Step::Create(topic, partitions) => {
+                let topic = NewTopic {
+                    name: format!("t{topic}"),
+                    partitions: i32::from(*partitions),
+                    replication_factor: 1,
+                    ..NewTopic::default()
+                };
+                self.note(&topic.name);
+                self.command(Command::CreateTopics { topics: vec![topic], validate_only: false })
+            }
+            Step::Delete(topic) => {
+                self.note(&format!("t{topic}"));
+                self.command(Command::DeleteTopics { topics: vec![TopicRef::Name(format!("t{topic}"))] })
+            }
+            Step::ProducerIds => self.command(Command::AllocateProducerIds),
+            Step::Answer(count) => {
+                let events: Vec<Event> = self.owed.drain(..self.owed.len().min((*count).into())).collect();
+                events.into_iter().map(|event| self.handle(event)).collect()
+            }
+            Step::Settle => World::run(self),
+            Step::Crash(torn) => {
+                self.tear(usize::from(*torn));
+                self.open.extend(std::mem::take(&mut self.unanswered).into_values());
+                *starts += 1;
+                let started = self.start(&StartOptions { dirs: 2, seed: *starts, ..StartOptions::default() })?;
+                Ok(started + &World::run(self)?)
+            }
+        }
+    }
+
+    /// The next command is about this topic.
+    fn note(&mut self, topic: &str) {
+        self.names.insert(self.ticket + 1, topic.into());
+        self.unanswered.insert(self.ticket + 1, topic.into());
+    }
+
+    /// Of the write in flight, if there is one, only the first bytes have arrived.
+    fn tear(&mut self, len: usize) {
+        let in_flight = self.owed.iter().any(|event| matches!(event, Event::Logged(_)));
+        if let (true, Some((at, bytes))) = (in_flight, self.last_write)
+            && let Some(mut log) = self.logs.last_entry()
+        {
+            log.get_mut().truncate(at as usize + len % bytes);
+        }
+    }
+}
+
+/// The blocks of producer ids that clients were given.
+fn id_blocks(transcript: &str) -> Vec<&str> {
+    transcript.lines().filter_map(|line| Some(line.split_once(": producer ids ")?.1)).collect()
+}
+
+/// Whether the last word that clients had of each topic was that it exists.
+fn last_words(transcript: &str, world: &World) -> BTreeMap<String, bool> {
+    let mut topics = BTreeMap::new();
+    for line in transcript.lines() {
+        let Some((ticket, answer)) = line.strip_prefix("answer ").and_then(|rest| rest.split_once(": ")) else {
+            continue;
+        };
+        let ticket: u64 = ticket.parse().expect("a number");
+        if let Some(name) = world.names.get(&ticket) {
+            if answer.starts_with("created") {
+                topics.insert(name.clone(), true);
+            } else if answer.starts_with("deleted") {
+                topics.insert(name.clone(), false);
+            }
+        }
+    }
+    topics
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn what_clients_were_told_survives_any_crash(steps in proptest::collection::vec(step(), 1..60)) {
+        let run = || -> Result<(String, World), Failure> {
+            let (mut world, mut starts) = (World::default(), 0);
+            let mut transcript = world.take(&Step::Crash(0), &mut starts)?;
+            for step in &steps {
+                transcript += &world.take(step, &mut starts)?;
+            }
+            transcript += &world.take(&Step::Crash(0), &mut starts)?;
+            Ok((transcript, world))
+        };
+        let (transcript, mut world) = run().expect("every start succeeds");
+        prop_assert_eq!(&run().expect("again").0, &transcript, "one run is like another");
+        let state = world.control().expect("started").state();
+        prop_assert!(state.ready && state.hosting.unsettled == 0, "{:?}\n{}", state.hosting, transcript);
+        let mut ids = id_blocks(&transcript);
+        let given = ids.len();
+        ids.sort();
+        ids.dedup();
+        prop_assert_eq!(ids.len(), given, "a block was given out twice\n{}", transcript);
+        for (name, exists) in last_words(&transcript, &world) {
+            // What was asked but never answered before a crash may have happened or not.
+            let is_open = world.open.contains(&name);
+            let is_there = state.image.topics.contains_key(name.as_str());
+            prop_assert!(is_open || is_there == exists, "topic {name} is there: {is_there}\n{transcript}");
+        }
+        let hosted: usize = state.image.topics.values().map(|topic| topic.partitions.len()).sum();
+        prop_assert_eq!(state.hosting.served, hosted);
+        for name in state.image.topics.keys() {
+            prop_assert!(world.dirs.keys().any(|dir| *dir.name == *format!("{name}-0")), "{name} has no directory");
+        }
     }
 }
