@@ -10,12 +10,15 @@ schema! {
     request CreateTopicsRequest<'a> {
         topics: Vec<CreatableTopic<'a>>;
         timeout_ms: i32 = 60000;
+        /// Check and answer, but create nothing.
         validate_only: bool;
     }
 
     struct CreatableTopic<'a> {
         name: &'a str;
+        /// −1 for the broker's default (version 4 on), or with `assignments`.
         num_partitions: i32;
+        /// −1 for the broker's default (version 4 on), or with `assignments`.
         replication_factor: i16;
         assignments: Vec<CreatableReplicaAssignment>;
         configs: Vec<CreatableTopicConfig<'a>>;
@@ -44,6 +47,7 @@ schema! {
         topic_config_error_code: ErrorCode, from(5).tag(0);
         num_partitions: i32 = -1, from(5);
         replication_factor: i16 = -1, from(5);
+        /// Null when the client may not see them.
         configs: Option<Vec<CreatableTopicConfigs<'a>>>, from(5).nullable();
     }
 
@@ -51,6 +55,7 @@ schema! {
         name: &'a str;
         value: Option<&'a str>, nullable();
         read_only: bool;
+        /// kafka-spec §1.8: 1 topic, 2 to 4 broker, 5 default.
         config_source: i8 = -1;
         is_sensitive: bool;
     }

@@ -8,8 +8,10 @@ schema! {
     api InitProducerId = 22, versions 0..=5, flexible 2;
 
     request InitProducerIdRequest<'a> {
+        /// Null for a producer that is only idempotent.
         transactional_id: Option<&'a str>, nullable();
         transaction_timeout_ms: i32;
+        /// The id that the producer has, to get its epoch raised; −1 for a new one.
         producer_id: ProducerId = ProducerId(-1), from(3);
         producer_epoch: ProducerEpoch = ProducerEpoch(-1), from(3);
     }

@@ -8,6 +8,7 @@ schema! {
     api Metadata = 3, versions 0..=13, flexible 9;
 
     request MetadataRequest<'a> {
+        /// Null for all topics; in version 0 an empty list means all.
         topics: Option<Vec<MetadataRequestTopic<'a>>>, nullable_from(1);
         allow_auto_topic_creation: bool = true, from(4);
         include_cluster_authorized_operations: bool, from(8).until(10);
@@ -16,6 +17,7 @@ schema! {
 
     struct MetadataRequestTopic<'a> {
         topic_id: TopicId, from(10).ignorable();
+        /// Null to ask by id, which works from version 12 on.
         name: Option<&'a str>, nullable_from(10);
     }
 
@@ -23,8 +25,10 @@ schema! {
         throttle_time_ms: i32, from(3);
         brokers: Vec<MetadataResponseBroker<'a>>;
         cluster_id: Option<&'a str>, from(2).nullable();
+        /// −1 when it is not known.
         controller_id: BrokerId = BrokerId(-1), from(1);
         topics: Vec<MetadataResponseTopic<'a>>;
+        /// The default says that nobody asked.
         cluster_authorized_operations: i32 = i32::MIN, from(8).until(10);
         error_code: ErrorCode, from(13);
     }
@@ -38,6 +42,7 @@ schema! {
 
     struct MetadataResponseTopic<'a> {
         error_code: ErrorCode;
+        /// Null for an id that is not known.
         name: Option<&'a str>, nullable_from(12);
         topic_id: TopicId, from(10);
         is_internal: bool, from(1);
@@ -48,6 +53,7 @@ schema! {
     struct MetadataResponsePartition {
         error_code: ErrorCode;
         partition_index: PartitionIndex;
+        /// −1 without a leader; the error is 5 then.
         leader_id: BrokerId;
         leader_epoch: LeaderEpoch = LeaderEpoch(-1), from(7);
         replica_nodes: Vec<BrokerId>;

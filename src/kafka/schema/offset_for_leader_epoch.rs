@@ -36,7 +36,9 @@ schema! {
     struct EpochEndOffset {
         error_code: ErrorCode;
         partition: PartitionIndex;
+        /// The largest epoch at or below the one asked for; −1 for none.
         leader_epoch: LeaderEpoch = LeaderEpoch(-1);
+        /// Where that epoch ends; −1 for unknown.
         end_offset: Offset = Offset(-1);
     }
 }

@@ -8,8 +8,11 @@ schema! {
     api Produce = 0, versions 3..=13, flexible 9;
 
     request ProduceRequest<'a> {
+        /// Null outside of a transaction.
         transactional_id: Option<&'a str>, nullable();
+        /// 0 no answer, 1 the leader has the records, −1 the in-sync replicas have them.
         acks: i16;
+        /// How long to wait for the in-sync replicas, in milliseconds.
         timeout_ms: i32;
         topic_data: Vec<TopicProduceData<'a>>;
     }
@@ -22,6 +25,7 @@ schema! {
 
     struct PartitionProduceData<'a> {
         index: PartitionIndex;
+        /// One record batch of version 2, by the rules of Produce; not looked at here.
         records: Option<&'a [u8]>, nullable();
     }
 
@@ -40,15 +44,20 @@ schema! {
     struct PartitionProduceResponse<'a> {
         index: PartitionIndex;
         error_code: ErrorCode;
+        /// Offset of the first record; −1 on an error.
         base_offset: Offset;
+        /// The broker's clock when the topic uses it for timestamps, else −1.
         log_append_time_ms: i64 = -1;
         log_start_offset: Offset = Offset(-1), from(5);
+        /// The records that a batch was refused for.
         record_errors: Vec<BatchIndexAndErrorMessage<'a>>, from(8);
         error_message: Option<&'a str>, from(8).nullable();
+        /// Who leads instead, with an error 6 or 74 (KIP-951).
         current_leader: LeaderIdAndEpoch, from(10).tag(0);
     }
 
     struct BatchIndexAndErrorMessage<'a> {
+        /// Index of the record inside its batch.
         batch_index: i32;
         batch_index_error_message: Option<&'a str>, nullable();
     }
