@@ -1,9 +1,9 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::kafka::error_code::ErrorCode;
 use crate::kafka::batch_builder::BatchBuilder;
 use crate::kafka::compression::plain_payload;
+use crate::kafka::error_code::ErrorCode;
 use crate::kafka::fuzz;
 use crate::kafka::record::OwnedRecord;
 
