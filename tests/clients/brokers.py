@@ -49,8 +49,10 @@ class Broker:
         return self.process is not None and self.process.poll() is not None
 
     def last_words(self):
-        lines = self.log.read_text(errors="replace").strip().splitlines()[-5:]
-        return f"{self.log}: {' | '.join(lines)}"
+        """The panic where there is one, else the end of the log."""
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        bug = next((at for at, line in enumerate(lines) if "bug:" in line), -3)
+        return f"{self.log}: {' | '.join(lines[bug:][:3])}"
 
     def __exit__(self, *_):
         self.stop()
