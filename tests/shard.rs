@@ -111,6 +111,10 @@ fn view() -> ClusterView {
 
 impl World {
     fn new() -> World {
+        World::with(TopicConfig::default())
+    }
+
+    fn with(topic_config: TopicConfig) -> World {
         let config = config();
         let memory = Regions::new(vec![Region::heap(Arena::region_bytes(&config.arena))]);
         let now = Now { mono: MonoMicros(1_000_000), wall: WallMillis(1_700_000_000_000) };
@@ -135,7 +139,7 @@ impl World {
             topic: "t".into(),
             dir: PartitionDir { dir: DirId(0), name: "t-0".into() },
             leader_epoch: LeaderEpoch(3),
-            config: Arc::new(TopicConfig::default()),
+            config: Arc::new(topic_config),
             log: RecoveredLog::default(),
         };
         world.event(Event::Mail { from: Peer::Control, message: Message::Host(vec![host]) });
@@ -374,6 +378,11 @@ fn metadata_and_offsets_are_answered() {
     let body = world.ask(ApiKey::METADATA, 9, &request);
     let response = metadata::MetadataResponse::decode(9, &mut Reader::new(&body)).expect("a response");
     assert_eq!(response.topics[0].partitions[0].leader_id, BrokerId(1));
+    let by_id = metadata::MetadataRequestTopic { topic_id: TOPIC, name: Some(""), ..Default::default() };
+    let request = metadata::MetadataRequest { topics: Some(vec![by_id]), ..Default::default() };
+    let body = world.ask(ApiKey::METADATA, 12, &request);
+    let response = metadata::MetadataResponse::decode(12, &mut Reader::new(&body)).expect("a response");
+    assert_eq!(response.topics[0].name, Some("t"), "the Java client asks by id with an empty name");
     for (timestamp, expected) in [(-1, 1), (-2, 0), (0, 0), (i64::MAX, -1)] {
         let partition = list_offsets::ListOffsetsPartition { timestamp, ..Default::default() };
         let topic = list_offsets::ListOffsetsTopic { name: "t", partitions: vec![partition] };
@@ -394,4 +403,23 @@ fn what_is_decided_at_once_is_answered_once() {
     *damaged.last_mut().expect("a batch has bytes") ^= 1;
     assert_eq!(world.produce(1, &damaged), (ErrorCode::CORRUPT_MESSAGE, Offset(-1)));
     assert_eq!(world.produce(1, &batch(b"next")), (ErrorCode::NONE, Offset(1)));
+}
+
+/// The room left in the old segment's last block is not the new one's.
+#[test]
+fn a_batch_that_rolls_the_segment_gets_memory_of_its_own() {
+    let mut world = World::with(TopicConfig { segment_bytes: 1 << 20, ..TopicConfig::default() });
+    for offset in 0..200 {
+        assert_eq!(world.produce(1, &batch(&[7; 16_000])), (ErrorCode::NONE, Offset(offset)));
+    }
+    assert!(world.files.len() > 2, "several segments, not {}", world.files.len());
+}
+
+#[test]
+fn an_orderly_end_writes_the_last_producer_snapshot_once() {
+    let mut world = World::new();
+    let idempotent = BatchBuilder::new().producer(ProducerId(9), ProducerEpoch(0), 0).value(5, b"one").build();
+    assert_eq!(world.produce(1, &idempotent), (ErrorCode::NONE, Offset(0)));
+    world.event(Event::Mail { from: Peer::Control, message: Message::Stop });
+    assert!(world.mail.iter().any(|message| matches!(message, Message::Stopped { .. })), "{:?}", world.mail);
 }

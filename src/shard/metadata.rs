@@ -154,8 +154,9 @@ fn asked_topic<'a>(
         topic_id: topic.topic_id,
         ..Default::default()
     };
-    let by_id = topic.name.is_none();
-    if version < 12 && (by_id || !topic.topic_id.is_none()) {
+    // The Java client asks by id with an empty name, not with none.
+    let by_id = topic.name.is_none() || !topic.topic_id.is_none();
+    if version < 12 && by_id {
         return refused(ErrorCode::INVALID_REQUEST);
     }
     match view.topic(topic.name.unwrap_or_default(), if by_id { topic.topic_id } else { TopicId::NONE }) {
