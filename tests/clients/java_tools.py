@@ -70,7 +70,6 @@ def tool_cases(tools):
     yield "log-dirs", tools.log_dirs
     yield "delete-records", tools.delete_records
     yield "producer-perf-test", tools.producer_performance
-    yield "end-to-end-latency", tools.end_to_end
     yield "describe-producers", tools.describe_producers
     yield "api-versions", tools.api_versions
     yield "cluster", tools.cluster
@@ -162,11 +161,6 @@ class Tools:
         equal("records sent", True, f"{PERF_RECORDS} records sent" in said)
         said = self.at_broker("GetOffsetShell", "--topic-partitions", f"{self.perf_topic}:0").strip()
         equal("end offset", f"{self.perf_topic}:0:{PERF_RECORDS}", said)
-
-    def end_to_end(self):
-        """Produces a record, reads it back by assignment, and so on."""
-        said = self.at_broker("EndToEndLatency", "--topic", self.topic, "--num-records", "50", "--producer-acks", "all", "--record-size", "100")
-        equal("percentiles printed", True, "Percentiles:" in said)
 
     def describe_producers(self):
         said = self.at_broker("TransactionsCommand", "describe-producers", "--topic", self.perf_topic, "--partition", "0")
