@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Serve(args) if args.list_settings => cli::print(cli::serve::settings_text().as_bytes()),
         Command::Serve(args) => serve(&args),
         Command::Topic(args) => cli::topic::run(&args),
+        Command::Log(args) => cli::log::run(&args),
         Command::Completions { shell } => cli::completions(shell),
         Command::Man => cli::man(),
     };

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand. Parsing is clap's; what a command means is in its file.
 
+pub mod log;
 pub mod serve;
 pub mod topic;
 
@@ -29,6 +30,8 @@ pub enum Command {
     Serve(Box<serve::Args>),
     /// Create, list, describe, alter and delete topics of a cluster
     Topic(topic::Args),
+    /// Look into the files of a log and check them, offline
+    Log(log::Args),
     /// Print completions for a shell: pinion completions bash > /etc/bash_completion.d/pinion
     Completions {
         /// Which shell
