@@ -13,7 +13,7 @@ use pinion::kafka::batch_builder::BatchBuilder;
 use pinion::kafka::error_code::ErrorCode;
 use pinion::kafka::frame;
 use pinion::kafka::record::OwnedRecord;
-use pinion::kafka::schema::{Message as _, Reader, Records, fetch, list_offsets, metadata, produce};
+use pinion::kafka::schema::{Message as _, Reader, Records, fetch, find_coordinator, list_offsets, metadata, produce};
 use pinion::log::checkpoint::SlotWriter;
 use pinion::log::group_commit::FlushWay;
 use pinion::log::recovery::RecoveredLog;
@@ -378,7 +378,7 @@ fn metadata_and_offsets_are_answered() {
     let body = world.ask(ApiKey::METADATA, 9, &request);
     let response = metadata::MetadataResponse::decode(9, &mut Reader::new(&body)).expect("a response");
     assert_eq!(response.topics[0].partitions[0].leader_id, BrokerId(1));
-    let by_id = metadata::MetadataRequestTopic { topic_id: TOPIC, name: Some(""), ..Default::default() };
+    let by_id = metadata::MetadataRequestTopic { topic_id: TOPIC, name: Some("") };
     let request = metadata::MetadataRequest { topics: Some(vec![by_id]), ..Default::default() };
     let body = world.ask(ApiKey::METADATA, 12, &request);
     let response = metadata::MetadataResponse::decode(12, &mut Reader::new(&body)).expect("a response");
@@ -391,6 +391,33 @@ fn metadata_and_offsets_are_answered() {
         let response = list_offsets::ListOffsetsResponse::decode(6, &mut Reader::new(&body)).expect("a response");
         assert_eq!(response.topics[0].partitions[0].offset, Offset(expected), "timestamp {timestamp}");
     }
+}
+
+/// librdkafka assigns partitions undisturbed only when this is what it hears about its group.
+#[test]
+fn a_group_has_no_coordinator_and_a_transaction_never_gets_one() {
+    let mut world = World::new();
+    let mut find = |version: i16, key_type: i8| {
+        let (key, coordinator_keys) = if version < 4 { ("k", Vec::new()) } else { ("", vec!["k", "l"]) };
+        let request = find_coordinator::FindCoordinatorRequest { key, key_type, coordinator_keys };
+        let body = world.ask(ApiKey::FIND_COORDINATOR, version, &request);
+        let response = find_coordinator::FindCoordinatorResponse::decode(version, &mut Reader::new(&body));
+        let response = response.expect("a response");
+        let codes: Vec<_> = response.coordinators.iter().map(|one| (one.key.to_owned(), one.error_code)).collect();
+        (response.error_code, codes)
+    };
+    let (unavailable, forbidden) =
+        (ErrorCode::COORDINATOR_NOT_AVAILABLE, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
+    for version in 0..4 {
+        assert_eq!(find(version, 0), (unavailable, vec![]), "version {version}");
+    }
+    let of_both = |code| (ErrorCode::NONE, vec![("k".to_owned(), code), ("l".to_owned(), code)]);
+    for version in 4..=6 {
+        assert_eq!(find(version, 0), of_both(unavailable), "version {version}");
+    }
+    assert_eq!(find(3, 1), (forbidden, vec![]));
+    assert_eq!(find(6, 1), of_both(forbidden));
+    assert_eq!(find(6, 2), of_both(ErrorCode::INVALID_REQUEST));
 }
 
 /// Such partitions are decided while the request is still being taken apart.

@@ -32,6 +32,8 @@ pub const TABLE: &[Row] = &[
     served::<schema::fetch::Fetch>(),
     served::<schema::list_offsets::ListOffsets>(),
     served::<schema::metadata::Metadata>(),
+    // librdkafka compresses with LZ4 only where this is advertised from version 0; the answer is always a refusal.
+    served::<schema::find_coordinator::FindCoordinator>(),
     // Version 5 names the cluster and node that the client expects, which nothing checks yet.
     Row { max: 4, ..served::<schema::api_versions::ApiVersions>() },
     served::<schema::create_topics::CreateTopics>(),
@@ -79,6 +81,7 @@ keys! {
     FETCH = fetch::Fetch;
     LIST_OFFSETS = list_offsets::ListOffsets;
     METADATA = metadata::Metadata;
+    FIND_COORDINATOR = find_coordinator::FindCoordinator;
     API_VERSIONS = api_versions::ApiVersions;
     CREATE_TOPICS = create_topics::CreateTopics;
     DELETE_TOPICS = delete_topics::DeleteTopics;

@@ -48,6 +48,7 @@ impl Shard {
             ApiKey::PRODUCE => self.on_produce(now, request, out),
             ApiKey::FETCH => self.on_fetch(now, request, out),
             ApiKey::API_VERSIONS => self.on_api_versions(now, request, out),
+            ApiKey::FIND_COORDINATOR => self.on_find_coordinator(now, request, out),
             ApiKey::METADATA => self.on_metadata(now, request, out),
             ApiKey::LIST_OFFSETS => self.on_list_offsets(now, request, out),
             ApiKey::OFFSET_FOR_LEADER_EPOCH => self.on_offset_for_leader_epoch(now, request, out),

@@ -13,6 +13,7 @@ pub mod commands;
 pub mod config;
 pub mod configs;
 pub mod connection;
+pub mod coordinator;
 pub mod dispatch;
 pub mod event;
 pub mod fetch;

@@ -78,8 +78,10 @@ class Client:
     def admin(self, topic):
         self.ask(lambda admin: admin.create_partitions({topic: NewPartitions(5)}))
         cases.eventually("partitions", 5, lambda: len(self.ask(lambda admin: admin.describe_topics([topic]))[0]["partitions"]))
-        self.ask(lambda admin: admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"retention.ms": "3600000"})]))
-        cases.eventually("retention.ms", "3600000", lambda: self.config(topic, "retention.ms"))
+        # It alters settings by AlterConfigs only, which Kafka deprecated for resetting all that it does not name.
+        with_setting = topic + "-with-setting"
+        self.ask(lambda admin: admin.create_topics([NewTopic(with_setting, 1, 1, topic_configs={"retention.ms": "3600000"})]))
+        cases.eventually("retention.ms", "3600000", lambda: self.config(with_setting, "retention.ms"))
         self.write(topic, cases.records(1_000)[:9], "gzip", "all", False)
         low = self.ask(lambda admin: admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before_offset=2)}))
         cases.equal("low watermark", 2, low[TopicPartition(topic, 0)])
