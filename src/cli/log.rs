@@ -1,5 +1,5 @@
-//! `pinion log`: what files of a log hold, and whether they are sound. Offline; it reads files of any Kafka and of Pinion,
-//! active segments with their zeros too, and changes nothing.
+//! `pinion log`: what files of a log hold, and whether they are sound. It reads files of any Kafka and of Pinion, active
+//! segments with their zeros too, asks no broker and changes nothing.
 
 mod check;
 mod dump;
@@ -16,6 +16,7 @@ use crate::cli::Failure;
 
 /// Flags of `pinion log`.
 #[derive(Debug, ClapArgs)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -26,6 +27,7 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 pub enum Action {
     /// Print what the files hold: batches, index entries, producers, checkpoints
+    #[command(after_long_help = EXAMPLES)]
     Dump {
         /// Print each record, too
         #[arg(long)]
@@ -37,6 +39,7 @@ pub enum Action {
         path: PathBuf,
     },
     /// Check the files, and indexes against their logs; exit status 1 on damage
+    #[command(after_long_help = EXAMPLES)]
     Verify {
         /// Print one JSON object per line
         #[arg(long)]
@@ -45,6 +48,21 @@ pub enum Action {
         path: PathBuf,
     },
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  pinion log verify pinion-data
+      One line for each partition of a data directory; what is damaged follows with file and position.
+  pinion log verify --json pinion-data | jq -c 'select(.ok | not)'
+      Only the damaged files, with every fault.
+  pinion log dump pinion-data/orders-0
+      Batches, index entries, producers and epochs of one partition.
+  pinion log dump --records --json pinion-data/orders-0/00000000000000000000.log | jq -r 'select(.value).value'
+      The values of all records in one segment.
+
+A file is told by its name: .log, .index, .timeindex, .snapshot, leader-epoch-checkpoint, partition.metadata, Kafka's offset
+checkpoints, and .pinion/checkpoint-*. The broker may be running: what it is just writing is read again before it
+counts as damage.";
 
 /// Runs the command.
 ///

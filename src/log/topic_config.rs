@@ -1,7 +1,7 @@
 //! Settings of a topic: what there is, what was given, and what follows from it.
 //!
 //! Names, types, defaults and ranges are Kafka's. A topic stores only what was given (its *overrides*, as typed); what
-//! it was not given comes from the broker's defaults and then from the table in [`definitions`]. Settings of things that
+//! it was not given comes from the broker's defaults and then from the table in `definitions`. Settings of things that
 //! Pinion does differently are accepted and stored, so that tools work, and their documentation says "No effect".
 
 mod definitions;

@@ -5,11 +5,12 @@ use std::path::Path;
 
 use super::Stop;
 use super::files::LogFile;
-use super::segment::{Ending, Next, SegmentReader};
+use super::segment::{Ending, Next, SegmentReader, StoredBatch};
 use crate::ids::{FilePos, LeaderEpoch, Offset};
-use crate::kafka::batch::BatchView;
 use crate::log::epochs::LeaderEpochs;
-use crate::log::index::{SegmentBounds, check_offset_index, check_time_index, offset_entries, time_entries};
+use crate::log::index::{
+    IndexFault, SegmentBounds, check_offset_index, check_time_index, offset_entries, time_entries,
+};
 use crate::log::{checkpoint, producer_snapshot, text_files};
 
 /// Faults of one file that are named; more are only counted.
@@ -24,9 +25,13 @@ pub(super) struct Checked {
     /// Batches, or entries.
     pub items: u64,
     pub records: u64,
+    /// The offset that its name says, of a log.
+    pub base: Offset,
     /// First offset and the one after the last, of a log.
     pub offsets: Option<(Offset, Offset)>,
     pub note: String,
+    /// The first place where offsets are missing: compaction leaves such gaps, in other logs they are a loss.
+    pub gap: Option<Damage>,
     pub damage: Vec<Damage>,
     faults: usize,
 }
@@ -51,6 +56,22 @@ impl Checked {
         }
     }
 
+    /// The segment begins at `base`, the one before it ends at `end`.
+    pub fn follow(&mut self, end: Option<Offset>, base: Offset) {
+        let Some(end) = end else { return };
+        if base < end {
+            self.fault(0, format!("begins at {base}, the segment before it ends at {end}"));
+        } else if end < base {
+            let reason = format!("offsets {end} to {} are missing before this segment", base.0 - 1);
+            self.gap = Some(Damage { at: 0, reason });
+        }
+    }
+
+    /// The offset after the last one of a log.
+    pub fn end(&self) -> Offset {
+        self.offsets.map_or(self.base, |(_, end)| end)
+    }
+
     /// How many faults were found but not named.
     pub fn unnamed(&self) -> usize {
         self.faults - self.damage.len()
@@ -60,18 +81,18 @@ impl Checked {
 /// Checks a segment and the indexes that lie beside it, in one pass over the log. The log comes first.
 pub(super) fn segment(log: &LogFile, base: Offset) -> Result<Vec<Checked>, Stop> {
     let mut reader = SegmentReader::open(&log.path).map_err(|error| Stop::unreadable(&log.path, &error))?;
-    let mut indexes = Indexes::open(&log.path, base, reader.len());
+    let mut indexes = Indexes::open(&log.path, base);
     let mut walk = LogWalk::new(Checked::new(&log.name(), "log", reader.len()), base);
     loop {
         match reader.next().map_err(|error| Stop::unreadable(&log.path, &error))? {
-            Next::Batch(at, batch) => {
-                walk.on_batch(at, &batch);
-                indexes.on_batch(at, &batch);
+            Next::Batch(batch) => {
+                walk.on_batch(&batch);
+                indexes.on_batch(&batch);
             }
             Next::End(ending) => {
-                let at = reader.at();
-                walk.on_end(at, ending);
-                indexes.on_end();
+                walk.on_end((reader.at(), reader.len()), ending);
+                // Entries may be written before their batches are, and a crash may come in between.
+                indexes.on_end(ending == Ending::Zeros || reader.is_live());
                 break;
             }
         }
@@ -87,35 +108,44 @@ struct LogWalk {
     next: Offset,
     epoch: LeaderEpoch,
     gaps: u64,
+    /// A damaged batch was just passed: its offsets are not known.
+    unsure: bool,
 }
 
 impl LogWalk {
     fn new(checked: Checked, base: Offset) -> LogWalk {
-        LogWalk { checked, next: base, epoch: LeaderEpoch(-1), gaps: 0 }
+        LogWalk { checked: Checked { base, ..checked }, next: base, epoch: LeaderEpoch(-1), gaps: 0, unsure: false }
     }
 
-    fn on_batch(&mut self, at: u64, batch: &BatchView<'_>) {
+    fn on_batch(&mut self, &StoredBatch { at, ref batch, fault }: &StoredBatch<'_>) {
         let (base, epoch) = (batch.base_offset(), batch.leader_epoch());
         self.checked.items += 1;
         self.checked.records += u64::try_from(batch.header().record_count.get()).unwrap_or(0);
-        if let Err(fault) = batch.check_stored() {
+        if let Some(fault) = fault {
+            self.unsure = true;
             return self.checked.fault(at, fault.to_string());
         }
+        let unsure = std::mem::take(&mut self.unsure);
         if base < self.next {
             self.checked.fault(at, format!("base offset {base} after {}", self.next.0 - 1));
         }
         if epoch < self.epoch {
             self.checked.fault(at, format!("leader epoch {epoch} after {}", self.epoch));
         }
-        self.gaps += u64::from(self.next < base);
+        if self.next < base && !unsure {
+            self.gaps += 1;
+            let reason = format!("offsets {} to {} are missing", self.next, base.0 - 1);
+            self.checked.gap.get_or_insert(Damage { at, reason });
+        }
         self.epoch = epoch;
         self.next = batch.next_offset();
         let first = self.checked.offsets.map_or(base, |(first, _)| first);
         self.checked.offsets = Some((first, self.next));
     }
 
-    fn on_end(&mut self, at: u64, ending: Ending) {
-        let left = self.checked.bytes - at;
+    fn on_end(&mut self, (at, len): (u64, u64), ending: Ending) {
+        let left = len - at;
+        self.checked.bytes = len;
         let mut notes = Vec::new();
         match ending {
             Ending::File => {}
@@ -137,26 +167,27 @@ struct Indexes {
 }
 
 impl Indexes {
-    fn open(log: &Path, base: Offset, len: u64) -> Indexes {
-        let bounds = SegmentBounds { base, end: Offset(i64::MAX), len };
+    /// What lies behind the last batch is found out when that has been read.
+    fn open(log: &Path, base: Offset) -> Indexes {
+        let bounds = SegmentBounds { base, end: Offset(i64::MAX), len: u64::MAX };
         Indexes { offsets: OffsetWalk::open(log, bounds), times: TimeWalk::open(log, bounds) }
     }
 
-    fn on_batch(&mut self, at: u64, batch: &BatchView<'_>) {
+    fn on_batch(&mut self, batch: &StoredBatch<'_>) {
         if let Some(walk) = &mut self.offsets {
-            walk.on_batch(at, batch);
+            walk.on_batch(batch);
         }
         if let Some(walk) = &mut self.times {
             walk.on_batch(batch);
         }
     }
 
-    fn on_end(&mut self) {
+    fn on_end(&mut self, ahead: bool) {
         if let Some(walk) = &mut self.offsets {
-            walk.on_end();
+            walk.on_end(ahead);
         }
         if let Some(walk) = &mut self.times {
-            walk.on_end();
+            walk.on_end(ahead);
         }
     }
 }
@@ -169,23 +200,36 @@ fn beside(log: &Path, extension: &str) -> Option<(String, std::io::Result<Vec<u8
     (!missing).then(|| (super::files::file_name(&path), bytes))
 }
 
+/// Where in an index of such entries a fault lies.
+fn place_of(fault: IndexFault, entry_bytes: u64) -> u64 {
+    match fault {
+        IndexFault::Length(_) => 0,
+        IndexFault::Order(entry) | IndexFault::Range(entry) => entry as u64 * entry_bytes,
+    }
+}
+
+/// An entry says where a batch begins and at which offset it ends. A Kafka follower that appends several batches at once
+/// writes one entry: the position of the first and the end of the last.
 struct OffsetWalk {
     checked: Checked,
     entries: Vec<(Offset, FilePos)>,
     next: usize,
+    /// An entry whose offset lies behind the batch at its position.
+    open: Option<(usize, Offset)>,
 }
 
 impl OffsetWalk {
     fn open(log: &Path, bounds: SegmentBounds) -> Option<OffsetWalk> {
         let (name, bytes) = beside(log, "index")?;
-        let mut walk = OffsetWalk { checked: Checked::new(&name, "index", 0), entries: Vec::new(), next: 0 };
+        let mut walk =
+            OffsetWalk { checked: Checked::new(&name, "index", 0), entries: Vec::new(), next: 0, open: None };
         match bytes {
             Err(error) => walk.checked.fault(0, format!("cannot be read: {error}")),
             Ok(bytes) => {
                 walk.checked.bytes = bytes.len() as u64;
                 match check_offset_index(&bytes, bounds) {
                     Ok(valid) => walk.entries = offset_entries(valid, bounds.base).collect(),
-                    Err(fault) => walk.checked.fault(0, fault.to_string()),
+                    Err(fault) => walk.checked.fault(place_of(fault, 8), fault.to_string()),
                 }
             }
         }
@@ -193,26 +237,42 @@ impl OffsetWalk {
         Some(walk)
     }
 
-    fn on_batch(&mut self, at: u64, batch: &BatchView<'_>) {
+    fn on_batch(&mut self, &StoredBatch { at, ref batch, fault }: &StoredBatch<'_>) {
+        let last = batch.last_offset();
         while let Some(&(offset, position)) = self.entries.get(self.next).filter(|(_, position)| position.0 <= at) {
+            self.close_open(None);
             if position.0 < at {
-                self.fault(format!("position {position}, where no batch begins"));
-            } else if offset != batch.last_offset() {
-                self.fault(format!("offset {offset} for the batch at {at}, which ends at {}", batch.last_offset()));
+                self.fault(self.next, format!("position {position}, where no batch begins"));
+            } else if fault.is_none() && offset < last {
+                self.fault(self.next, format!("offset {offset} for the batch at {at}, which ends at {last}"));
+            } else if fault.is_none() {
+                self.open = Some((self.next, offset));
             }
             self.next += 1;
         }
+        if self.open.is_some_and(|(_, offset)| fault.is_none() && offset <= last) {
+            self.close_open(Some(last));
+        }
     }
 
-    fn on_end(&mut self) {
-        for (_, position) in self.entries.split_off(self.next) {
-            self.fault(format!("position {position}, behind the last batch"));
+    fn on_end(&mut self, ahead: bool) {
+        self.close_open(None);
+        let behind = self.entries.split_off(self.next);
+        for (_, position) in behind.into_iter().filter(|_| !ahead) {
+            self.fault(self.next, format!("position {position}, behind the last batch"));
             self.next += 1;
         }
     }
 
-    fn fault(&mut self, reason: String) {
-        self.checked.fault(self.next as u64 * 8, format!("entry {}: {reason}", self.next));
+    /// The batches that an entry stands for end at `end`; `None` when they ended before its offset.
+    fn close_open(&mut self, end: Option<Offset>) {
+        if let Some((entry, offset)) = self.open.take().filter(|(_, offset)| end != Some(*offset)) {
+            self.fault(entry, format!("offset {offset}, where no batch ends"));
+        }
+    }
+
+    fn fault(&mut self, entry: usize, reason: String) {
+        self.checked.fault(entry as u64 * 8, format!("entry {entry}: {reason}"));
     }
 }
 
@@ -220,12 +280,15 @@ struct TimeWalk {
     checked: Checked,
     entries: Vec<(i64, Offset)>,
     next: usize,
+    /// A damaged batch was just passed: what belongs to it cannot be told.
+    unsure: bool,
 }
 
 impl TimeWalk {
     fn open(log: &Path, bounds: SegmentBounds) -> Option<TimeWalk> {
         let (name, bytes) = beside(log, "timeindex")?;
-        let mut walk = TimeWalk { checked: Checked::new(&name, "timeindex", 0), entries: Vec::new(), next: 0 };
+        let mut walk =
+            TimeWalk { checked: Checked::new(&name, "timeindex", 0), entries: Vec::new(), next: 0, unsure: false };
         match bytes {
             Err(error) => walk.checked.fault(0, format!("cannot be read: {error}")),
             Ok(bytes) => {
@@ -234,7 +297,7 @@ impl TimeWalk {
                 let blank = bytes.len() > 12 && bytes.iter().all(|&byte| byte == 0);
                 match check_time_index(if blank { &[] } else { &bytes }, bounds) {
                     Ok(valid) => walk.entries = time_entries(valid, bounds.base).collect(),
-                    Err(fault) => walk.checked.fault(0, fault.to_string()),
+                    Err(fault) => walk.checked.fault(place_of(fault, 12), fault.to_string()),
                 }
             }
         }
@@ -242,21 +305,28 @@ impl TimeWalk {
         Some(walk)
     }
 
-    fn on_batch(&mut self, batch: &BatchView<'_>) {
-        let last = batch.last_offset();
+    fn on_batch(&mut self, StoredBatch { batch, fault, .. }: &StoredBatch<'_>) {
+        if fault.is_some() {
+            self.unsure = true;
+            return;
+        }
+        let (base, last) = (batch.base_offset(), batch.last_offset());
         while let Some(&(timestamp, offset)) = self.entries.get(self.next).filter(|(_, offset)| *offset <= last) {
-            if offset < batch.base_offset() {
+            if offset < base && !self.unsure {
                 self.fault(format!("offset {offset}, which no batch holds"));
-            } else if timestamp != batch.max_timestamp() {
+            } else if base <= offset && timestamp != batch.max_timestamp() {
                 let found = batch.max_timestamp();
                 self.fault(format!("timestamp {timestamp} at offset {offset}, whose batch has {found}"));
             }
             self.next += 1;
         }
+        self.unsure = false;
     }
 
-    fn on_end(&mut self) {
-        for (_, offset) in self.entries.split_off(self.next) {
+    fn on_end(&mut self, ahead: bool) {
+        let behind = self.entries.split_off(self.next);
+        let excused = ahead || self.unsure;
+        for (_, offset) in behind.into_iter().filter(|_| !excused) {
             self.fault(format!("offset {offset}, behind the last batch"));
             self.next += 1;
         }

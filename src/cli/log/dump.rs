@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Stop;
 use super::files::{self, Kind, LogFile, Target};
-use super::segment::{Ending, Next, SegmentReader};
+use super::segment::{Ending, Next, SegmentReader, StoredBatch};
 use crate::ids::{FilePos, Offset};
 use crate::kafka::batch::BatchView;
 use crate::kafka::compression::plain_payload;
@@ -25,12 +25,17 @@ pub(super) fn dump(path: &Path, records: bool, json: bool, out: &mut impl Write)
     let mut dump = Dump { records, json, file: String::new(), out };
     match files::target(path)? {
         Target::File(file) => dump.file("", &file),
-        Target::Partition(files) => files.iter().try_for_each(|file| dump.file("", file)),
+        Target::Partition(files) => files.iter().try_for_each(|file| dump.listed("", file)),
         Target::DataDir { partitions, files } => {
-            files.iter().try_for_each(|file| dump.file("", file))?;
+            files.iter().try_for_each(|file| dump.listed("", file))?;
             for dir in &partitions {
                 let name = files::file_name(dir);
-                files::files_of(dir)?.iter().try_for_each(|file| dump.file(&name, file))?;
+                let files = match files::files_of(dir) {
+                    // A broker has removed it since it was listed.
+                    Err(_) if !dir.exists() => continue,
+                    files => files?,
+                };
+                files.iter().try_for_each(|file| dump.listed(&name, file))?;
             }
             Ok(())
         }
@@ -46,6 +51,14 @@ struct Dump<'a, W> {
 }
 
 impl<W: Write> Dump<'_, W> {
+    /// A file of a directory; a broker may have removed it since it was listed.
+    fn listed(&mut self, dir: &str, file: &LogFile) -> Result<(), Stop> {
+        match self.file(dir, file) {
+            Err(Stop::Failed(_)) if !file.path.exists() => Ok(()),
+            done => done,
+        }
+    }
+
     fn file(&mut self, dir: &str, file: &LogFile) -> Result<(), Stop> {
         self.file = if dir.is_empty() { file.name() } else { format!("{dir}/{}", file.name()) };
         if let Kind::Partition(FileKind::Log(_)) = file.kind {
@@ -98,7 +111,7 @@ impl<W: Write> Dump<'_, W> {
         }
         loop {
             match reader.next().map_err(unreadable)? {
-                Next::Batch(at, batch) => self.batch(at, &batch)?,
+                Next::Batch(stored) => self.batch(&stored)?,
                 Next::End(ending) => {
                     let at = reader.at();
                     return self.ending(at, len, ending);
@@ -107,11 +120,14 @@ impl<W: Write> Dump<'_, W> {
         }
     }
 
-    fn batch(&mut self, at: u64, batch: &BatchView<'_>) -> Result<(), Stop> {
-        self.line(|| batch_text(at, batch), || batch_json(at, batch))?;
-        if !self.records {
+    fn batch(&mut self, stored: &StoredBatch<'_>) -> Result<(), Stop> {
+        self.line(|| batch_text(stored), || batch_json(stored))?;
+        // The records of a damaged batch are as good as random.
+        if !self.records || stored.fault.is_some() {
             return Ok(());
         }
+        let StoredBatch { at, batch, .. } = stored;
+        let at = *at;
         let plain = match plain_payload(batch, PLAIN_BYTES_MAX) {
             Ok(plain) => plain,
             Err(fault) => return self.fault(at, &fault.to_string()),
@@ -242,7 +258,7 @@ impl<W: Write> Dump<'_, W> {
 const BATCH_HEADING: &str =
     "    POSITION  OFFSETS                    EPOCH  RECORDS      BYTES  CODEC   MAX TIMESTAMP   PRODUCER";
 
-fn batch_text(at: u64, batch: &BatchView<'_>) -> String {
+fn batch_text(StoredBatch { at, batch, fault }: &StoredBatch<'_>) -> String {
     let header = batch.header();
     let offsets = format!("{}..{}", batch.base_offset(), batch.last_offset());
     let (epoch, count, bytes) = (batch.leader_epoch().0, header.record_count.get(), batch.size_bytes());
@@ -259,7 +275,7 @@ fn batch_text(at: u64, batch: &BatchView<'_>) -> String {
     for (is_set, name) in flags(batch) {
         text += if is_set { name } else { "" };
     }
-    if let Err(fault) = batch.check_stored() {
+    if let Some(fault) = fault {
         text += &format!("  INVALID: {fault}");
     }
     text
@@ -274,7 +290,7 @@ fn codec(batch: &BatchView<'_>) -> String {
     batch.attributes().codec().map_or_else(|| "unknown".to_owned(), |codec| format!("{codec:?}").to_lowercase())
 }
 
-fn batch_json(at: u64, batch: &BatchView<'_>) -> Value {
+fn batch_json(StoredBatch { at, batch, fault }: &StoredBatch<'_>) -> Value {
     let header = batch.header();
     json!({
         "at": at,
@@ -291,7 +307,7 @@ fn batch_json(at: u64, batch: &BatchView<'_>) -> Value {
         "transactional": batch.attributes().is_transactional(),
         "control": batch.attributes().is_control(),
         "crc": header.crc.get(),
-        "invalid": batch.check_stored().err().map(|fault| fault.to_string()),
+        "invalid": fault.as_ref().map(ToString::to_string),
     })
 }
 

@@ -75,7 +75,9 @@ fn data_dir(path: &Path, mut files: Vec<LogFile>) -> Result<Target, Stop> {
             partitions.push(entry);
         }
     }
-    match partitions.is_empty() && files.is_empty() {
+    // A new data directory holds nothing yet.
+    let ours = inner.is_dir();
+    match partitions.is_empty() && files.is_empty() && !ours {
         true => Err(Stop::Failed(Failure::new(format!("{} holds no files of a log", path.display())))),
         false => Ok(Target::DataDir { partitions, files }),
     }

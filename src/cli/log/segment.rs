@@ -1,10 +1,23 @@
-//! Reads a segment file batch by batch.
+//! Reads a segment file batch by batch, also one that a broker is writing to.
+//!
+//! The broker writes past the page cache, so that a read beside it may see a batch half written. What looks wrong in a
+//! file that was written a moment ago is therefore read again before it counts.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{Advice, fadvise};
 
 use crate::kafka::batch::{BatchFault, BatchView, HEADER_BYTES};
+
+/// A file written to within this time may be written to now.
+const LIVE: Duration = Duration::from_secs(5);
+/// How long a write that is under way is given before its bytes are read again.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// How often a file is read again in all without anything having changed.
+const AGAIN_MAX: u32 = 10;
 
 /// A segment file that is being read. Holds one batch at a time.
 pub(super) struct SegmentReader {
@@ -12,14 +25,24 @@ pub(super) struct SegmentReader {
     at: u64,
     len: u64,
     batch: Vec<u8>,
+    again: u32,
 }
 
 /// What comes next in a segment.
 pub(super) enum Next<'a> {
-    /// A batch and its position. Its CRC was not looked at.
-    Batch(u64, BatchView<'a>),
+    /// A batch.
+    Batch(StoredBatch<'a>),
     /// No more batches.
     End(Ending),
+}
+
+/// A batch of a file.
+pub(super) struct StoredBatch<'a> {
+    /// Its position.
+    pub at: u64,
+    pub batch: BatchView<'a>,
+    /// What is wrong with it.
+    pub fault: Option<BatchFault>,
 }
 
 /// How a segment ends.
@@ -35,11 +58,26 @@ pub(super) enum Ending {
     Invalid(BatchFault),
 }
 
+/// What was read at one position.
+enum One {
+    /// A batch, which is in the buffer now, and what is wrong with it.
+    Batch(Option<BatchFault>),
+    End(Ending),
+}
+
+impl One {
+    /// Whether it is wrong, or seems so. Zeros are how an active segment ends.
+    fn is_suspect(&self) -> bool {
+        !matches!(self, One::Batch(None) | One::End(Ending::File | Ending::Zeros))
+    }
+}
+
 impl SegmentReader {
     pub fn open(path: &Path) -> io::Result<SegmentReader> {
         let file = File::open(path)?;
         let len = file.metadata()?.len();
-        Ok(SegmentReader { file: BufReader::with_capacity(256 * 1024, file), at: 0, len, batch: Vec::new() })
+        let file = BufReader::with_capacity(256 * 1024, file);
+        Ok(SegmentReader { file, at: 0, len, batch: Vec::new(), again: 0 })
     }
 
     /// Bytes of the file.
@@ -52,14 +90,52 @@ impl SegmentReader {
         self.at
     }
 
+    /// Whether a broker may be writing to the file.
+    pub fn is_live(&self) -> bool {
+        let modified = self.file.get_ref().metadata().and_then(|metadata| metadata.modified());
+        modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age < LIVE))
+    }
+
     pub fn next(&mut self) -> io::Result<Next<'_>> {
-        let left = self.len - self.at;
+        let mut one = self.read_one()?;
+        while one.is_suspect() && self.again < AGAIN_MAX && self.is_live() {
+            let before = std::mem::take(&mut self.batch);
+            std::thread::sleep(AGAIN_AFTER);
+            self.file.seek(SeekFrom::Start(self.at))?;
+            one = self.read_one()?;
+            self.again += u32::from(self.batch == before);
+        }
+        Ok(match one {
+            One::End(ending) => Next::End(ending),
+            One::Batch(fault) => {
+                let at = self.at;
+                let batch = BatchView::parse(&self.batch).expect("parsed when it was read");
+                self.at += batch.size_bytes() as u64;
+                Next::Batch(StoredBatch { at, batch, fault })
+            }
+        })
+    }
+
+    /// Reads the batch at the present position, or finds out how the file ends there.
+    fn read_one(&mut self) -> io::Result<One> {
+        match self.read_within(self.len - self.at) {
+            // It was sealed meanwhile, and its zeros cut off.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                self.len = self.file.get_ref().metadata()?.len().max(self.at);
+                self.file.seek(SeekFrom::Start(self.at))?;
+                self.read_within(self.len - self.at)
+            }
+            read => read,
+        }
+    }
+
+    fn read_within(&mut self, left: u64) -> io::Result<One> {
         if left == 0 {
-            return Ok(Next::End(Ending::File));
+            return Ok(One::End(Ending::File));
         }
         self.fill(left.min(HEADER_BYTES as u64) as usize, 0)?;
         if self.batch.iter().all(|&byte| byte == 0) {
-            return Ok(Next::End(self.zeros()?));
+            return self.zeros().map(One::End);
         }
         let have = self.batch.len();
         if let Err(BatchFault::Incomplete { need, .. }) = BatchView::parse(&self.batch)
@@ -68,18 +144,14 @@ impl SegmentReader {
         {
             self.fill(need, have)?;
         }
-        let at = self.at;
-        match BatchView::parse(&self.batch) {
-            Ok(batch) => {
-                self.at += batch.size_bytes() as u64;
-                Ok(Next::Batch(at, batch))
-            }
+        Ok(match BatchView::parse(&self.batch) {
+            Ok(batch) => One::Batch(batch.check_stored().err()),
             // "Have" is the whole rest of the file, not what was read of it.
             Err(BatchFault::Incomplete { need, .. }) => {
-                Ok(Next::End(Ending::Invalid(BatchFault::Incomplete { have: left as usize, need })))
+                One::End(Ending::Invalid(BatchFault::Incomplete { have: left as usize, need }))
             }
-            Err(fault) => Ok(Next::End(Ending::Invalid(fault))),
-        }
+            Err(fault) => One::End(Ending::Invalid(fault)),
+        })
     }
 
     /// Makes the batch `len` bytes long, of which `have` are there.
@@ -101,5 +173,12 @@ impl SegmentReader {
                 },
             }
         }
+    }
+}
+
+impl Drop for SegmentReader {
+    /// Leaves no pages behind: they would get in the way of a broker's writes, which go past the page cache.
+    fn drop(&mut self) {
+        let _ = fadvise(self.file.get_ref(), 0, None, Advice::DontNeed);
     }
 }

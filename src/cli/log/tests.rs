@@ -1,11 +1,13 @@
 //! `pinion log` on files made here, and its table on damage.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::SystemTime;
 
 use tempfile::TempDir;
 
-use super::{dump, verify};
+use super::{Stop, dump, verify};
 use crate::ids::{BrokerEpoch, CoreId, FilePos, LeaderEpoch, Offset, PartitionId, PartitionIndex, TopicId};
 use crate::kafka::batch::{BatchView, Codec};
 use crate::kafka::batch_builder::BatchBuilder;
@@ -24,14 +26,13 @@ fn data_dir(zeros: usize) -> TempDir {
     let mut log = Vec::new();
     let mut index = SegmentIndex::new(Offset(0), 1000);
     for base in [0, 2, 4] {
-        let batch =
-            BatchBuilder::new().appended(Offset(base), LeaderEpoch(1)).values(2, 100 + base, &[b'v'; 700]).build();
+        let batch = batch(base, 2);
         index.on_append(&BatchSpan::of(FilePos(log.len() as u64), &BatchView::parse(&batch).expect("just built")));
         log.extend_from_slice(&batch);
     }
     let end = log.len() as u64;
     log.resize(log.len() + zeros, 0);
-    let write = |name: &str, bytes: &[u8]| fs::write(partition.join(name), bytes).expect("space");
+    let write = |name: &str, bytes: &[u8]| write(&partition.join(name), bytes);
     write(LOG, &log);
     write("00000000000000000000.index", index.offsets.as_bytes());
     write("00000000000000000000.timeindex", index.times.as_bytes());
@@ -72,7 +73,18 @@ fn dumped(path: &Path, records: bool, json: bool) -> String {
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).expect("there");
     bytes[at] ^= 1;
+    write(path, &bytes);
+}
+
+/// Writes a file that no broker has touched lately.
+fn write(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("space");
+    let file = fs::File::options().write(true).open(path).expect("just written");
+    file.set_modified(SystemTime::UNIX_EPOCH).expect("a time");
+}
+
+fn batch(base: i64, count: usize) -> Vec<u8> {
+    BatchBuilder::new().appended(Offset(base), LeaderEpoch(1)).values(count, 100 + base, &[b'v'; 700]).build()
 }
 
 #[test]
@@ -115,7 +127,7 @@ fn a_torn_batch_and_bytes_behind_zeros_are_damage() {
     let (_, damage) = verified(&log);
     assert!(damage[0].contains(&format!("{LOG} at {}: bytes behind the zeros", len - 10)), "{damage:?}");
     let bytes = fs::read(&log).expect("there");
-    fs::write(&log, &bytes[..len - 5100]).expect("space");
+    write(&log, &bytes[..len - 5100]);
     let (_, damage) = verified(&log);
     assert!(damage[0].contains("invalid bytes at the end"), "{damage:?}");
 }
@@ -155,6 +167,107 @@ fn a_log_that_ends_below_the_checkpoint_has_lost_records() {
     checkpoint(dir.path(), 8, 9999);
     let (_, damage) = verified(dir.path());
     assert!(damage[0].ends_with("the log ends at 6, the checkpoint knows 8 as stable"), "{damage:?}");
+}
+
+#[test]
+fn segments_that_are_gone_are_missed() {
+    let dir = data_dir(0);
+    let partition = dir.path().join("orders-2");
+    write(&partition.join("00000000000000000009.log"), &batch(9, 1));
+    checkpoint(dir.path(), 10, 800);
+    let gap = "orders-2/00000000000000000009.log at 0: offsets 6 to 8 are missing before this segment";
+    assert_eq!(verified(dir.path()).1, [gap]);
+    let (_, elsewhere) = verified(&partition);
+    assert_eq!(elsewhere, Vec::<String>::new(), "compaction may have left the gap");
+    fs::remove_file(partition.join("00000000000000000009.log")).expect("there");
+    fs::remove_file(partition.join(LOG)).expect("there");
+    let (_, damage) = verified(dir.path());
+    assert!(damage.iter().any(|line| line.starts_with("orders-2/*.log at 0: no segment is there")), "{damage:?}");
+}
+
+#[test]
+fn an_empty_segment_after_a_roll_does_not_hide_what_is_missing_before_it() {
+    let dir = data_dir(0);
+    write(&dir.path().join("orders-2/00000000000000000006.log"), &[]);
+    assert_eq!(verified(dir.path()).1, Vec::<String>::new());
+    checkpoint(dir.path(), 8, 9999);
+    let (_, damage) = verified(dir.path());
+    assert!(damage[0].ends_with("the log ends at 6, the checkpoint knows 8 as stable"), "{damage:?}");
+}
+
+/// A Kafka follower appends several batches at once and writes one entry for them.
+#[test]
+fn an_index_entry_may_stand_for_several_batches() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log: Vec<u8> = [batch(0, 2), batch(2, 2), batch(4, 2)].concat();
+    let second = batch(0, 2).len() as u32;
+    let entry = |offset: u32, at: u32| [offset.to_be_bytes(), at.to_be_bytes()].concat();
+    write(&dir.path().join(LOG), &log);
+    let index = dir.path().join("00000000000000000000.index");
+    write(&index, &entry(5, second));
+    assert_eq!(verified(&index).1, Vec::<String>::new());
+    for (offset, at, reason) in [
+        (4, second, "offset 4, where no batch ends"),
+        (2, second, "offset 2 for the batch at"),
+        (6, second, "offset 6, where no batch ends"),
+        (3, second + 1, "where no batch begins"),
+        (9, 99_999, "position 99999, behind the last batch"),
+    ] {
+        write(&index, &entry(offset, at));
+        let (_, damage) = verified(&index);
+        assert!(damage.len() == 1 && damage[0].contains(reason), "{damage:?}");
+    }
+}
+
+/// Entries are written ahead of their batches, so that a crash may leave them behind the end of an active segment.
+#[test]
+fn index_entries_behind_the_zeros_of_an_active_segment_are_no_damage() {
+    let dir = data_dir(10_000);
+    let index = dir.path().join("orders-2/00000000000000000000.index");
+    let ahead = [fs::read(&index).expect("there"), vec![0, 0, 0, 99, 0, 0, 0x30, 0]].concat();
+    write(&index, &ahead);
+    assert_eq!(verified(dir.path()).1, Vec::<String>::new());
+}
+
+#[test]
+fn a_damaged_batch_is_no_damage_of_its_indexes() {
+    let dir = data_dir(0);
+    let partition = dir.path().join("orders-2");
+    let second = batch(0, 2).len();
+    for at in [second + 300, second + 23, second + 30] {
+        let sound = fs::read(partition.join(LOG)).expect("there");
+        flip(&partition.join(LOG), at);
+        let (_, damage) = verified(&partition);
+        assert!(damage.len() == 1 && damage[0].starts_with(&format!("{LOG} at {second}: crc ")), "{damage:?}");
+        let dump = dumped(&partition.join(LOG), true, false);
+        assert!(dump.contains("INVALID: crc ") && dump.matches(" key ").count() == 4, "{dump}");
+        write(&partition.join(LOG), &sound);
+    }
+}
+
+/// The batch is completed while it is read, or before; in both cases it is sound.
+#[test]
+fn a_batch_that_is_being_written_is_read_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join(LOG);
+    let log = batch(0, 2);
+    let mut torn = log.clone();
+    torn[100..].fill(0);
+    fs::write(&path, &torn).expect("space");
+    let damage = std::thread::scope(|scope| {
+        let writer = fs::File::options().write(true).open(&path).expect("there");
+        scope.spawn(move || writer.write_all_at(&log[100..], 100).expect("space"));
+        verified(&path).1
+    });
+    assert_eq!(damage, Vec::<String>::new());
+}
+
+#[test]
+fn a_new_data_directory_is_sound() {
+    let dir = tempfile::tempdir().expect("a directory");
+    assert!(matches!(verify::verify(dir.path(), false, &mut Vec::new()), Err(Stop::Failed(_))), "no files of a log");
+    fs::create_dir(dir.path().join(".pinion")).expect("a directory");
+    assert_eq!(verified(dir.path()).1, Vec::<String>::new());
 }
 
 #[test]

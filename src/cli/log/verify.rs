@@ -46,7 +46,12 @@ fn data_dir(
     report.files("", own.into_iter().flatten().collect(), out)?;
     let checkpoint = merged(files)?;
     for dir in partitions {
-        let mut checked = partition(&files::files_of(dir)?)?;
+        let files = match files::files_of(dir) {
+            // A broker has removed it since it was listed.
+            Err(_) if !dir.exists() => continue,
+            files => files?,
+        };
+        let mut checked = partition(&files)?;
         against_checkpoint(dir, &mut checked, &checkpoint);
         report.partition(&files::file_name(dir), checked, out)?;
     }
@@ -62,18 +67,29 @@ fn merged(files: &[LogFile]) -> Result<Checkpoint, Stop> {
     Ok(Checkpoint::merge(slots))
 }
 
-/// A log that ends below what was stable has lost records.
-fn against_checkpoint(dir: &Path, checked: &mut [Checked], checkpoint: &Checkpoint) {
+/// A log that ends below what was stable has lost records, and so has one with a gap: nothing of Pinion's makes gaps.
+fn against_checkpoint(dir: &Path, checked: &mut Vec<Checked>, checkpoint: &Checkpoint) {
     let name = files::file_name(dir);
     let index = name.rsplit_once('-').and_then(|(_, index)| index.parse().ok()).map(PartitionIndex);
     let id = files::topic_of(dir).zip(index).map(|(topic, index)| PartitionId { topic, index });
     let Some(entry) = id.and_then(|id| checkpoint.entries.get(&id)) else { return };
+    for log in checked.iter_mut() {
+        if let Some(gap) = log.gap.take() {
+            log.fault(gap.at, gap.reason);
+        }
+    }
     let last = checked.iter_mut().rfind(|checked| checked.kind == "log");
-    if let Some(log) = last {
-        let end = log.offsets.map_or(Offset(0), |(_, end)| end);
-        if end < entry.stable && log.offsets.is_some() {
+    match last {
+        Some(log) if log.end() < entry.stable => {
+            let end = log.end();
             log.fault(log.bytes, format!("the log ends at {end}, the checkpoint knows {} as stable", entry.stable));
         }
+        None if entry.log_start < entry.stable => {
+            let mut missing = Checked::new("*.log", "log", 0);
+            missing.fault(0, format!("no segment is there, the checkpoint knows {} as stable", entry.stable));
+            checked.push(missing);
+        }
+        _ => {}
     }
 }
 
@@ -81,21 +97,25 @@ fn against_checkpoint(dir: &Path, checked: &mut [Checked], checkpoint: &Checkpoi
 fn partition(files: &[LogFile]) -> Result<Vec<Checked>, Stop> {
     let logs: BTreeSet<Offset> = files.iter().filter_map(|file| log_base(file.kind)).collect();
     let mut all: Vec<Checked> = Vec::new();
-    let mut end = Offset(-1);
+    let mut end = None;
     for file in files {
-        match file.kind {
-            Kind::Partition(FileKind::Log(base)) => {
-                let mut checked = check::segment(file, base)?;
-                if base < end {
-                    checked[0].fault(0, format!("begins at {base}, the segment before it ends at {end}"));
-                }
-                end = checked[0].offsets.map_or(base, |(_, end)| end);
-                all.append(&mut checked);
-            }
+        let found = match file.kind {
+            Kind::Partition(FileKind::Log(base)) => check::segment(file, base),
             // Read along with its log.
-            Kind::Partition(FileKind::Index(base) | FileKind::TimeIndex(base)) if logs.contains(&base) => {}
-            _ => all.append(&mut one_file(file)?),
+            Kind::Partition(FileKind::Index(base) | FileKind::TimeIndex(base)) if logs.contains(&base) => continue,
+            _ => one_file(file),
+        };
+        let mut found = match found {
+            // A broker has removed it since it was listed.
+            Err(_) if !file.path.exists() => continue,
+            found => found?,
+        };
+        if let Kind::Partition(FileKind::Log(base)) = file.kind {
+            found[0].follow(end, base);
+            // Where a damaged one ends is not known.
+            end = found[0].damage.is_empty().then(|| found[0].end());
         }
+        all.append(&mut found);
     }
     Ok(all)
 }
