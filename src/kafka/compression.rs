@@ -44,11 +44,32 @@ pub fn plain_payload<'a>(batch: &BatchView<'a>, bytes_max: usize) -> Result<Cow<
     }
 }
 
+/// As [`plain_payload`], but a payload that is larger is cut after `bytes_max` bytes; the second value says whether.
+///
+/// # Errors
+/// When the codec is unknown or the payload is not what it writes.
+pub fn plain_prefix<'a>(batch: &BatchView<'a>, bytes_max: usize) -> Result<(Cow<'a, [u8]>, bool), DecompressFault> {
+    let payload = batch.payload();
+    match batch.attributes().codec() {
+        None => Err(DecompressFault::UnknownCodec),
+        Some(Codec::None) => Ok((Cow::Borrowed(payload), false)),
+        Some(codec) => prefix(codec, payload, bytes_max).map(|(plain, cut)| (Cow::Owned(plain), cut)),
+    }
+}
+
 /// Decompresses `bytes`, at most `bytes_max` of them.
 ///
 /// # Errors
 /// When the bytes are not what the codec writes, or there is more.
 pub fn decompress(codec: Codec, bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, DecompressFault> {
+    match prefix(codec, bytes, bytes_max)? {
+        (plain, false) => Ok(plain),
+        (_, true) => Err(DecompressFault::TooLarge(bytes_max)),
+    }
+}
+
+/// The first `bytes_max` bytes, and whether there are more.
+fn prefix(codec: Codec, bytes: &[u8], bytes_max: usize) -> Result<(Vec<u8>, bool), DecompressFault> {
     let corrupt = |cause: std::io::Error| DecompressFault::Corrupt { codec, cause: cause.to_string() };
     match codec {
         Codec::None => read_bounded(codec, bytes, bytes_max),
@@ -85,11 +106,13 @@ pub fn compress(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-fn read_bounded(codec: Codec, reader: impl Read, bytes_max: usize) -> Result<Vec<u8>, DecompressFault> {
+fn read_bounded(codec: Codec, reader: impl Read, bytes_max: usize) -> Result<(Vec<u8>, bool), DecompressFault> {
     let mut out = Vec::new();
     let read = reader.take(bytes_max as u64 + 1).read_to_end(&mut out);
     read.map_err(|cause| DecompressFault::Corrupt { codec, cause: cause.to_string() })?;
-    if out.len() > bytes_max { Err(DecompressFault::TooLarge(bytes_max)) } else { Ok(out) }
+    let cut = bytes_max < out.len();
+    out.truncate(bytes_max);
+    Ok((out, cut))
 }
 
 fn snappy(bytes: &[u8]) -> Vec<u8> {
@@ -103,34 +126,38 @@ fn snappy(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// xerial's framing when its magic is there, else one raw block (librdkafka, and what the format's description says).
-fn unsnappy(bytes: &[u8], bytes_max: usize) -> Result<Vec<u8>, DecompressFault> {
+fn unsnappy(bytes: &[u8], bytes_max: usize) -> Result<(Vec<u8>, bool), DecompressFault> {
     let mut out = Vec::new();
     if !bytes.starts_with(&XERIAL_HEADER[..XERIAL_MAGIC_BYTES]) {
-        unsnappy_block(bytes, bytes_max, &mut out)?;
-        return Ok(out);
+        let cut = unsnappy_block(bytes, bytes_max, &mut out)?;
+        return Ok((out, cut));
     }
     let mut rest = bytes.get(XERIAL_HEADER.len()..).ok_or_else(|| corrupt_snappy("the header is cut"))?;
     while !rest.is_empty() {
         let (len, after) = rest.split_first_chunk().ok_or_else(|| corrupt_snappy("a block's length is cut"))?;
         let block = after.split_at_checked(u32::from_be_bytes(*len) as usize);
         let (block, after) = block.ok_or_else(|| corrupt_snappy("a block is cut"))?;
-        unsnappy_block(block, bytes_max, &mut out)?;
+        if unsnappy_block(block, bytes_max, &mut out)? {
+            return Ok((out, true));
+        }
         rest = after;
     }
-    Ok(out)
+    Ok((out, false))
 }
 
-fn unsnappy_block(block: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<(), DecompressFault> {
+/// Appends a block. One that would pass the limit is left out whole, which the result says: a raw block cannot be
+/// decompressed in part.
+fn unsnappy_block(block: &[u8], bytes_max: usize, out: &mut Vec<u8>) -> Result<bool, DecompressFault> {
     let len = snap::raw::decompress_len(block).map_err(|fault| corrupt_snappy(&fault.to_string()))?;
     if len > bytes_max - out.len() {
-        return Err(DecompressFault::TooLarge(bytes_max));
+        return Ok(true);
     }
     let start = out.len();
     out.resize(start + len, 0);
     let written = snap::raw::Decoder::new().decompress(block, &mut out[start..]);
     let written = written.map_err(|fault| corrupt_snappy(&fault.to_string()))?;
     out.truncate(start + written);
-    Ok(())
+    Ok(false)
 }
 
 fn corrupt_snappy(cause: &str) -> DecompressFault {

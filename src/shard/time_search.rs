@@ -73,8 +73,9 @@ impl Head<'_> {
 
 /// Bytes up to the end of the length field.
 const LENGTH_ENDS_AT: usize = 12;
-/// Records of one batch, decompressed, that a search by time looks at; a batch with more is taken for corrupt.
-const PLAIN_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Bytes of one batch that a search by time decompresses, some 30 ms of the core's time at the most. When they do not
+/// bring the record, the answer is the first one that was not looked at: whoever reads from there on misses nothing.
+const PLAIN_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Finds the batch that holds `offset`, or the first one behind it. Only headers are looked at.
 pub fn find_offset(bytes: &[u8], offset: Offset) -> Found {
@@ -108,7 +109,7 @@ pub fn find_time(bytes: &[u8], timestamp: i64, limit: Offset) -> Found {
         let end = at + head.total_len() as usize;
         if timestamp <= head.max_timestamp() {
             let Some(whole) = bytes.get(at..end) else { return Found::Beyond { at, len: head.total_len() } };
-            return match first_at_or_after(whole, timestamp, limit) {
+            return match first_at_or_after(whole, timestamp, limit, PLAIN_BYTES_MAX) {
                 Some(found) => found,
                 None => Found::Corrupt(at),
             };
@@ -120,23 +121,30 @@ pub fn find_time(bytes: &[u8], timestamp: i64, limit: Offset) -> Found {
     }
 }
 
-/// The first matching record of a batch whose largest timestamp matches.
-fn first_at_or_after(batch: &[u8], timestamp: i64, limit: Offset) -> Option<Found> {
+/// The first matching record of a batch whose largest timestamp matches; `None` when the batch is corrupt.
+fn first_at_or_after(batch: &[u8], timestamp: i64, limit: Offset, plain_bytes_max: usize) -> Option<Found> {
     let view = BatchView::parse(batch).ok()?;
     view.check_crc().ok()?;
-    let plain = compression::plain_payload(&view, PLAIN_BYTES_MAX).ok()?;
+    let found = |offset, timestamp| match offset < limit {
+        true => Found::Offset { offset, timestamp, epoch: view.leader_epoch() },
+        false => Found::Nothing,
+    };
+    let (plain, cut) = compression::plain_prefix(&view, plain_bytes_max).ok()?;
+    let mut next = view.base_offset();
     for record in view.records_in(&plain) {
-        let record = record.ok()?;
+        let record = match record {
+            Ok(record) => record,
+            Err(_) if cut => break,
+            Err(_) => return None,
+        };
         let offset = Offset(view.base_offset().0 + i64::from(record.offset_delta));
         let at = view.timestamp_of(record.timestamp_delta);
         if timestamp <= at {
-            return Some(match offset < limit {
-                true => Found::Offset { offset, timestamp: at, epoch: view.leader_epoch() },
-                false => Found::Nothing,
-            });
+            return Some(found(offset, at));
         }
+        next = offset.plus(1);
     }
-    None
+    cut.then(|| found(next, view.max_timestamp()))
 }
 
 /// Bytes of the whole batches at the start of a block that fit `bytes_max` and end at or below `limit`.
@@ -165,4 +173,59 @@ pub fn first_to_search(segments: &SegmentSet, timestamp: i64) -> Option<(Offset,
 /// The answer when no record matches.
 pub fn nothing() -> QueryAnswer {
     QueryAnswer::Offset { offset: Offset(-1), timestamp: -1, leader_epoch: LeaderEpoch(-1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kafka::batch::Codec;
+    use crate::kafka::batch_builder::BatchBuilder;
+
+    /// Records at 100, 101, … with offsets from 10 on.
+    fn batch(codec: Codec, count: i64) -> Vec<u8> {
+        let builder = BatchBuilder::new().appended(Offset(10), LeaderEpoch(3)).codec(codec);
+        (0..count).fold(builder, |builder, i| builder.value(100 + i, &[b'v'; 1000])).build()
+    }
+
+    fn found(offset: i64, timestamp: i64) -> Option<Found> {
+        Some(Found::Offset { offset: Offset(offset), timestamp, epoch: LeaderEpoch(3) })
+    }
+
+    #[test]
+    fn the_first_record_at_or_after_the_time_is_found_in_every_codec() {
+        for codec in Codec::ALL {
+            let batch = batch(codec, 50);
+            let first = |timestamp| first_at_or_after(&batch, timestamp, Offset(1000), PLAIN_BYTES_MAX);
+            assert_eq!(first(0), found(10, 100), "{codec:?}");
+            assert_eq!(first(130), found(40, 130), "{codec:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_behind_the_limit_is_not_told() {
+        let batch = batch(Codec::None, 50);
+        assert_eq!(first_at_or_after(&batch, 130, Offset(40), PLAIN_BYTES_MAX), Some(Found::Nothing));
+    }
+
+    /// A megabyte may hold gigabytes: what is not decompressed is answered with its first record, which comes earlier.
+    #[test]
+    fn a_batch_is_decompressed_only_so_far_and_nothing_is_passed_over() {
+        for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
+            let batch = batch(codec, 50);
+            let first = |timestamp| first_at_or_after(&batch, timestamp, Offset(1000), 20_500);
+            assert_eq!(first(110), found(20, 110), "{codec:?}");
+            assert_eq!(first(145), found(30, 149), "{codec:?}: 20 records were looked at");
+        }
+        let snappy = batch(Codec::Snappy, 50);
+        let first = |bytes_max| first_at_or_after(&snappy, 145, Offset(1000), bytes_max);
+        assert_eq!(first(20_500), found(10, 149), "blocks of 32 KiB are all or nothing");
+        assert_eq!(first(33_000), found(42, 149));
+    }
+
+    #[test]
+    fn a_damaged_batch_is_corrupt() {
+        let mut damaged = batch(Codec::Zstd, 50);
+        *damaged.last_mut().expect("a batch has bytes") ^= 1;
+        assert_eq!(first_at_or_after(&damaged, 145, Offset(1000), PLAIN_BYTES_MAX), None);
+    }
 }
