@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, statvfs};
 
 use crate::control::job::FoundDir;
+use crate::control::strays::is_partition_dir_name;
 use crate::fatal::Reason;
 use crate::ids::{BrokerEpoch, BrokerId, DirId, TopicId};
 use crate::log::text_files::{CLEAN_SHUTDOWN, CleanShutdown, PARTITION_METADATA, parse_partition_metadata};
@@ -270,7 +271,7 @@ fn list(dir: DirId, path: &Path, found: &mut Vec<FoundDir>) -> io::Result<()> {
         let entry = entry?;
         // Names that are not text are not ours.
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if !is_partition_name(&name) || !entry.file_type()?.is_dir() {
+        if !is_partition_dir_name(&name) || !entry.file_type()?.is_dir() {
             continue;
         }
         let metadata = fs::read_to_string(entry.path().join(PARTITION_METADATA)).unwrap_or_default();
@@ -279,13 +280,6 @@ fn list(dir: DirId, path: &Path, found: &mut Vec<FoundDir>) -> io::Result<()> {
         found.push(FoundDir { dir: PartitionDir { dir, name: name.into() }, topic, changed_ms });
     }
     Ok(())
-}
-
-/// `<topic>-<partition>`, with or without the suffix of a deletion or a stray.
-fn is_partition_name(name: &str) -> bool {
-    let number =
-        name.rsplit_once('-').is_some_and(|(topic, number)| !topic.is_empty() && number.parse::<u32>().is_ok());
-    number || name.ends_with("-delete") || name.ends_with("-stray")
 }
 
 #[cfg(test)]
