@@ -72,7 +72,7 @@ Examples:
   pinion serve --list-settings | less
 
 When it serves, one line is printed on stdout:
-  ready node=1 kafka=127.0.0.1:9092 internal=127.0.0.1:9192 http=127.0.0.1:9644
+  ready node=1 kafka=127.0.0.1:9092 internal=off http=127.0.0.1:9644
 SIGTERM and SIGINT stop it in an orderly way; a second one leaves at once.
 
 Exit status: 2 usage or settings, 10 kernel or io_uring, 11 no O_DIRECT, 12 port, 13 directory locked, 14 directory of

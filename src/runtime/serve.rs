@@ -49,7 +49,7 @@ pub fn run(config: &Config) -> Result<End, Reason> {
     let states = read_states(&dirs)?;
     let ways = flush_ways(config, &dirs)?;
     let cores = config.threads.data_cpus.len();
-    let (listeners, kafka) = listen::listen(resolve(&config.listen)?, cores)?;
+    let (listeners, kafka) = listen::listen(resolve("--listen", &config.listen)?, cores)?;
     let http = bind_http(config)?;
     let (reports, heard) = mpsc::channel();
     supervise::watch_signals(reports.clone()).map_err(|error| kernel("install signal handlers", &error))?;
@@ -94,8 +94,8 @@ fn supervise_node(
 ) -> End {
     let ready = || {
         let http = http.map_or("off".to_owned(), |address| address.to_string());
-        let internal = format!("{}:{}", config.internal_listen.host, config.internal_listen.port);
-        println!("ready node={} kafka={kafka} internal={internal} http={http}", config.node);
+        // Nothing listens for other brokers before there is replication.
+        println!("ready node={} kafka={kafka} internal=off http={http}", config.node);
     };
     let grace = Duration::from_millis(config.shutdown_grace_ms);
     let end = supervise::supervise(heard, grace, ready, || inbox.put(Input::Stop));
@@ -301,11 +301,12 @@ fn flush_ways(config: &Config, dirs: &DataDirs) -> Result<Vec<FlushWay>, Reason>
     Ok(ways)
 }
 
-fn resolve(endpoint: &Endpoint) -> Result<SocketAddr, Reason> {
+/// The address that a flag gives.
+fn resolve(flag: &str, endpoint: &Endpoint) -> Result<SocketAddr, Reason> {
     let text = format!("{}:{}", endpoint.host, endpoint.port);
     let addresses = (endpoint.host.as_str(), endpoint.port).to_socket_addrs();
     let first = addresses.ok().and_then(|mut addresses| addresses.next());
-    first.ok_or_else(|| Reason::Port(format!("{text} is no address of this host; choose another with --listen")))
+    first.ok_or_else(|| Reason::Port(format!("{text} is no address of this host; choose another with {flag}")))
 }
 
 /// Clients are told the name that was given, unless it stands for every address.
@@ -315,7 +316,7 @@ fn advertised_host(listen: &Endpoint, bound: SocketAddr) -> String {
 
 fn bind_http(config: &Config) -> Result<Option<TcpListener>, Reason> {
     let Some(endpoint) = &config.http_listen else { return Ok(None) };
-    let address = resolve(endpoint)?;
+    let address = resolve("--http", endpoint)?;
     let bound = TcpListener::bind(address);
     bound
         .map(Some)
