@@ -34,8 +34,7 @@ pub const TABLE: &[Row] = &[
     served::<schema::metadata::Metadata>(),
     // librdkafka compresses with LZ4 only where this is advertised from version 0; the answer is always a refusal.
     served::<schema::find_coordinator::FindCoordinator>(),
-    // Version 5 names the cluster and node that the client expects, which nothing checks yet.
-    Row { max: 4, ..served::<schema::api_versions::ApiVersions>() },
+    served::<schema::api_versions::ApiVersions>(),
     served::<schema::create_topics::CreateTopics>(),
     served::<schema::delete_topics::DeleteTopics>(),
     served::<schema::delete_records::DeleteRecords>(),

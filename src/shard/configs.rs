@@ -34,7 +34,11 @@ impl Shard {
                 .settings
                 .iter()
                 .filter(|one| wanted(resource, one))
-                .map(|one| result(&message, one))
+                .map(|one| schema::DescribeConfigsResourceResult {
+                    // The broker's own settings are given at its start.
+                    read_only: resource.resource_type == BROKER,
+                    ..result(&message, one)
+                })
                 .collect(),
         });
         let response = schema::DescribeConfigsResponse { results: results.collect(), ..Default::default() };
@@ -90,11 +94,11 @@ fn result<'a>(
     schema::DescribeConfigsResourceResult {
         name: one.definition.name,
         value: Some(&one.value),
-        read_only: false,
         config_source: one.source.wire(),
         is_sensitive: false,
         synonyms: synonyms.collect(),
         config_type: one.definition.kind.wire(),
         documentation: message.include_documentation.then_some(one.definition.doc),
+        ..Default::default()
     }
 }

@@ -19,11 +19,8 @@ const DESCRIBED_PARTITIONS_MAX: usize = 2000;
 impl Shard {
     pub(super) fn on_api_versions(&mut self, now: Now, request: &Request<'_>, out: &mut Actions) {
         let Some(message) = self.read::<api_versions::ApiVersionsRequest<'_>>(now, request, out) else { return };
-        let named = |name: &str| is_software_name(name);
-        let valid = request.header.api_version < 3
-            || named(message.client_software_name) && named(message.client_software_version);
-        let error_code = if valid { ErrorCode::NONE } else { ErrorCode::INVALID_REQUEST };
-        let api_keys = if valid { advertised() } else { Vec::new() };
+        let error_code = self.check_api_versions(request.header.api_version, &message).err().unwrap_or(ErrorCode::NONE);
+        let api_keys = if error_code == ErrorCode::NONE { advertised() } else { Vec::new() };
         let response = api_versions::ApiVersionsResponse {
             error_code,
             api_keys,
@@ -31,6 +28,28 @@ impl Shard {
             ..Default::default()
         };
         self.reply(request, &response, out);
+    }
+
+    /// Who the client says that it is, and from version 5 on whom it means to talk to (KIP-1242): a client that has the
+    /// address of another cluster or of another broker starts again from its bootstrap servers.
+    fn check_api_versions(
+        &self,
+        version: i16,
+        message: &api_versions::ApiVersionsRequest<'_>,
+    ) -> Result<(), ErrorCode> {
+        let named = [message.client_software_name, message.client_software_version].into_iter().all(is_software_name);
+        if version >= 3 && !named {
+            return Err(ErrorCode::INVALID_REQUEST);
+        }
+        match (message.cluster_id, message.node_id) {
+            (None, BrokerId(-1)) => Ok(()),
+            (None, _) | (_, BrokerId(-1)) => Err(ErrorCode::INVALID_REQUEST),
+            (Some(cluster), node) => {
+                // At a start the cluster's id may not be known yet.
+                let ours = self.view.image.cluster_id.is_empty() || *cluster == *self.view.image.cluster_id;
+                if ours && node == self.config.node { Ok(()) } else { Err(ErrorCode::REBOOTSTRAP_REQUIRED) }
+            }
+        }
     }
 
     /// An ApiVersions request of a version that is not known is answered in version 0, so that the client can ask again
