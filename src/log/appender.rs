@@ -238,6 +238,13 @@ impl Appender {
         true
     }
 
+    /// Gives back what `reserve` took and no `append` has used.
+    pub fn give_back_spare(&mut self, arena: &mut Arena) {
+        for block in self.spare.drain(..) {
+            arena.free(block);
+        }
+    }
+
     /// Copies one batch to the end: first `header` (already patched), then `rest`, the bytes behind it.
     ///
     /// # Panics
@@ -367,9 +374,7 @@ impl Appender {
         for block in self.blocks.drain(..) {
             arena.free(block.block);
         }
-        for block in self.spare.drain(..) {
-            arena.free(block);
-        }
+        self.give_back_spare(arena);
         self.batches.clear();
         self.batches_stable = 0;
     }

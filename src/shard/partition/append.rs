@@ -49,6 +49,20 @@ impl Partition {
         arena: &mut Arena,
         changes: &mut Vec<ChunkChange>,
     ) -> AppendStep {
+        let step = self.check_and_append(now, ask, bytes, arena, changes);
+        // What was reserved for a batch that did not join the log lies in no tail, from where pressure could take it.
+        self.appender.give_back_spare(arena);
+        step
+    }
+
+    fn check_and_append(
+        &mut self,
+        now: Now,
+        ask: &AppendAsk,
+        bytes: &[u8],
+        arena: &mut Arena,
+        changes: &mut Vec<ChunkChange>,
+    ) -> AppendStep {
         if let Err(code) = self.check_append(ask) {
             return AppendStep::refuse(code);
         }
@@ -174,4 +188,77 @@ impl Partition {
 /// Topics that only the broker itself and `__admin_client` write.
 pub fn is_internal(topic: &str) -> bool {
     matches!(topic, "__consumer_offsets" | "__transaction_state" | "__share_group_state")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::arena::{ArenaConfig, Pool, PoolMinima, Region, Regions};
+    use crate::ids::{
+        CoreId, DirId, LeaderEpoch, MonoMicros, PartitionId, PartitionIndex, ProducerEpoch, ProducerId, Ticket,
+        TopicId, WallMillis,
+    };
+    use crate::kafka::batch_builder::BatchBuilder;
+    use crate::log::recovery::RecoveredLog;
+    use crate::log::topic_config::TopicConfig;
+    use crate::shard::action::PartitionDir;
+    use crate::shard::message::{HostPartition, Origin};
+
+    const NOW: Now = Now { mono: MonoMicros(0), wall: WallMillis(1_700_000_000_000) };
+    const BUDGET: u64 = 8 << 20;
+
+    fn partition() -> Partition {
+        let host = HostPartition {
+            id: PartitionId { topic: TopicId([1; 16]), index: PartitionIndex(0) },
+            topic: "t".into(),
+            dir: PartitionDir { dir: DirId(0), name: "t-0".into() },
+            leader_epoch: LeaderEpoch(0),
+            config: Arc::new(TopicConfig::default()),
+            log: RecoveredLog::default(),
+        };
+        Partition::open(host, NOW)
+    }
+
+    fn append(partition: &mut Partition, arena: &mut Arena, batch: &[u8]) -> AppendStep {
+        let mut block = arena.alloc(Pool::Produce, (batch.len() as u64).next_power_of_two(), &mut Vec::new());
+        arena.write(block.as_mut().expect("room"), 0, batch);
+        let window = arena.into_window(block.expect("room"), batch.len() as u32);
+        let origin = Origin { core: CoreId(0), ticket: Ticket(1), slot: 0 };
+        let records = arena.split(&window, 0, batch.len() as u32);
+        let (partition_id, acks) = (partition.id, Acks::Leader);
+        let ask =
+            AppendAsk { origin, partition: partition_id, records, acks, internal_allowed: false, zstd_allowed: true };
+        let step = partition.append(NOW, &ask, batch, arena, &mut Vec::new());
+        arena.release(ask.records);
+        arena.release(window);
+        step
+    }
+
+    /// Memory reserved for a batch that is then refused was in no tail: nothing could evict it, until all was gone.
+    #[test]
+    fn a_batch_that_does_not_join_the_log_keeps_no_memory() {
+        let config = ArenaConfig {
+            core: CoreId(0),
+            budget_bytes: BUDGET,
+            window_bytes_max: BUDGET,
+            pools: PoolMinima::of_budget(BUDGET),
+        };
+        let mut arena = Arena::new(config, Regions::new(vec![Region::heap(Arena::region_bytes(&config))]));
+        let builder = || BatchBuilder::new().producer(ProducerId(1), ProducerEpoch(0), 0);
+        let sound = builder().value(NOW.wall.0, &[b'v'; 100_000]).build();
+        let mut damaged = sound.clone();
+        *damaged.last_mut().expect("a batch has bytes") ^= 1;
+        let gap = BatchBuilder::new().producer(ProducerId(1), ProducerEpoch(0), 9).value(NOW.wall.0, b"v").build();
+        let mut partition = partition();
+        assert_eq!(append(&mut partition, &mut arena, &damaged), AppendStep::refuse(ErrorCode::CORRUPT_MESSAGE));
+        assert_eq!(partition.blocks_held(), 0);
+        assert_eq!(append(&mut partition, &mut arena, &sound), AppendStep::Held);
+        let held = partition.blocks_held();
+        assert_eq!(append(&mut partition, &mut arena, &sound), AppendStep::Held, "a duplicate");
+        let refused = AppendStep::refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+        assert_eq!(append(&mut partition, &mut arena, &gap), refused);
+        assert_eq!(partition.blocks_held(), held);
+    }
 }
