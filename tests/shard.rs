@@ -13,19 +13,23 @@ use pinion::kafka::batch_builder::BatchBuilder;
 use pinion::kafka::error_code::ErrorCode;
 use pinion::kafka::frame;
 use pinion::kafka::record::OwnedRecord;
-use pinion::kafka::schema::{Message as _, Reader, Records, fetch, find_coordinator, list_offsets, metadata, produce};
-use pinion::log::checkpoint::SlotWriter;
+use pinion::kafka::schema::{
+    Message as _, Reader, Records, api_versions, describe_configs, fetch, find_coordinator, list_offsets, metadata,
+    produce,
+};
+use pinion::log::checkpoint::{SlotWriter, newest};
 use pinion::log::group_commit::FlushWay;
 use pinion::log::recovery::RecoveredLog;
-use pinion::log::topic_config::{TopicConfig, TopicDefaults};
+use pinion::log::topic_config::{TopicConfig, TopicDefaults, describe};
 use pinion::shard::Shard;
 use pinion::shard::action::{Action, Actions, FileJob, FileKind, Part, PartitionDir, RecvInto};
 use pinion::shard::config::ShardConfig;
 use pinion::shard::event::{Event, FileDone, Received};
-use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Peer};
+use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query};
 
 const CONN: ConnId = ConnId { slot: 0, turn: 1 };
 const TOPIC: TopicId = TopicId([7; 16]);
+const PARTITION: PartitionId = PartitionId { topic: TOPIC, index: PartitionIndex(0) };
 
 struct World {
     shard: Shard,
@@ -38,6 +42,13 @@ struct World {
     files: BTreeMap<FileId, Vec<u8>>,
     mail: Vec<Message>,
     writes: usize,
+    /// Actions that wait in `held` instead of completing at once.
+    hold: Option<fn(&Action) -> bool>,
+    held: Vec<Action>,
+    /// File jobs so far, by name.
+    jobs: Vec<String>,
+    /// Checkpoint slots so far.
+    checkpoints: Vec<Vec<u8>>,
 }
 
 fn arena_config() -> ArenaConfig {
@@ -63,7 +74,7 @@ fn config() -> Arc<ShardConfig> {
         retention_check_ms: 300_000,
         index_cache_bytes: 64 << 20,
         topic_defaults: Arc::new(TopicDefaults::default()),
-        broker_settings: Vec::new(),
+        broker_settings: describe(&BTreeMap::new(), &TopicDefaults::default()),
         seed: 42,
     })
 }
@@ -132,10 +143,14 @@ impl World {
             files: BTreeMap::new(),
             mail: Vec::new(),
             writes: 0,
+            hold: None,
+            held: Vec::new(),
+            jobs: Vec::new(),
+            checkpoints: Vec::new(),
         };
         world.run(out);
         let host = HostPartition {
-            id: PartitionId { topic: TOPIC, index: PartitionIndex(0) },
+            id: PARTITION,
             topic: "t".into(),
             dir: PartitionDir { dir: DirId(0), name: "t-0".into() },
             leader_epoch: LeaderEpoch(3),
@@ -158,6 +173,10 @@ impl World {
     fn run(&mut self, actions: Actions) {
         let mut actions: VecDeque<Action> = actions.into();
         while let Some(action) = actions.pop_front() {
+            if self.hold.is_some_and(|hold| hold(&action)) {
+                self.held.push(action);
+                continue;
+            }
             let Some(event) = self.complete(action) else { continue };
             let mut out = Actions::new();
             self.shard.handle(self.now, event, &mut out);
@@ -167,6 +186,16 @@ impl World {
         if self.waiting.is_some() && !self.input.is_empty() {
             let event = self.receive();
             self.event(event);
+        }
+    }
+
+    /// Lets what was held complete.
+    fn release(&mut self) {
+        self.hold = None;
+        for action in std::mem::take(&mut self.held) {
+            if let Some(event) = self.complete(action) {
+                self.event(event);
+            }
         }
     }
 
@@ -224,7 +253,17 @@ impl World {
     }
 
     fn job(&mut self, what: FileJob) -> Result<FileDone, Errno> {
+        let text = format!("{what:?}");
+        self.jobs.push(text.split_whitespace().next().unwrap_or_default().to_owned());
         match what {
+            FileJob::Checkpoint { contents, .. } => {
+                self.checkpoints.push(contents);
+                Ok(FileDone::Done)
+            }
+            FileJob::Close { file } => {
+                self.files.remove(&file);
+                Ok(FileDone::Done)
+            }
             FileJob::CreateSegment { file, path, len, .. } => {
                 assert!(matches!(path.kind, FileKind::Log(_)));
                 self.files.insert(file, vec![0; len as usize]);
@@ -307,6 +346,41 @@ impl World {
         let partition = &response.responses[0].partitions[0];
         let Records::Bytes(records) = partition.records else { panic!("no records field") };
         Some((partition.error_code, partition.high_watermark.0, records.to_vec()))
+    }
+}
+
+impl World {
+    fn wait(&mut self, millis: u64) {
+        self.now.mono = self.now.mono.plus_millis(millis);
+        self.event(Event::Deadline);
+    }
+
+    /// DeleteRecords of another core's client.
+    fn delete_records(&mut self, before: i64) {
+        let origin = Origin { core: CoreId(1), ticket: Ticket(1), slot: 0 };
+        let query = Query::DeleteRecords { before: Offset(before) };
+        let partition = PARTITION;
+        self.event(Event::Mail { from: Peer::Core(CoreId(1)), message: Message::Query { origin, partition, query } });
+        assert_eq!(self.mail.pop().map(|mail| format!("{mail:?}").contains(&format!("{before}"))), Some(true));
+    }
+
+    /// What the last checkpoint says of the partition.
+    fn stable(&self) -> (Offset, FilePos) {
+        let slot = newest(self.checkpoints.last().expect("written")).expect("this format").expect("a slot");
+        assert_eq!(slot.entries[0].partition, PARTITION);
+        (slot.entries[0].stable, slot.entries[0].at)
+    }
+
+    fn drop_topic(&mut self) {
+        self.event(Event::Mail { from: Peer::Control, message: Message::Drop(vec![PARTITION]) });
+    }
+
+    fn has_dropped(&self) -> bool {
+        self.mail.iter().any(|message| matches!(message, Message::Dropped(ids) if ids[..] == [PARTITION]))
+    }
+
+    fn has_failed(&self) -> bool {
+        self.mail.iter().any(|message| matches!(message, Message::DirFailed { .. }))
     }
 }
 
@@ -449,4 +523,177 @@ fn an_orderly_end_writes_the_last_producer_snapshot_once() {
     assert_eq!(world.produce(1, &idempotent), (ErrorCode::NONE, Offset(0)));
     world.event(Event::Mail { from: Peer::Control, message: Message::Stop });
     assert!(world.mail.iter().any(|message| matches!(message, Message::Stopped { .. })), "{:?}", world.mail);
+}
+
+/// Without it a crash would mean reading everything since the last stop.
+#[test]
+fn a_checkpoint_follows_within_a_second_and_an_idle_core_writes_none() {
+    let mut world = World::new();
+    world.wait(5_000);
+    assert!(world.checkpoints.is_empty(), "nothing has moved");
+    world.produce(1, &batch(b"one"));
+    world.wait(1_000);
+    assert_eq!(world.stable(), (Offset(0), FilePos(0)), "no file names the leader epoch yet");
+    world.wait(1_000);
+    assert_eq!(world.stable(), (Offset(1), FilePos(batch(b"one").len() as u64)));
+    world.wait(5_000);
+    assert_eq!(world.checkpoints.len(), 2);
+    assert_eq!(world.jobs.iter().filter(|job| *job == "Replace").count(), 1, "the leader epochs: {:?}", world.jobs);
+}
+
+/// A write that ends inside a batch has made the batches before it stable, and only these may be named.
+#[test]
+fn a_checkpoint_points_behind_whole_batches() {
+    let mut world = World::new();
+    world.produce(1, &batch(b"one"));
+    world.wait(1_000);
+    world.hold = Some(|action| matches!(action, Action::Write { at, .. } if at.0 > 0));
+    world.post(ApiKey::PRODUCE, 9, &produce_request(1, &batch(&[7; 1 << 20][..900_000])));
+    assert!(!world.held.is_empty(), "a batch of several writes");
+    world.wait(1_000);
+    assert_eq!(world.stable(), (Offset(1), FilePos(batch(b"one").len() as u64)));
+    world.release();
+    assert!(!world.output.is_empty(), "acknowledged now");
+}
+
+/// 40 segments of one batch each, of which the oldest are no longer in memory.
+fn many_segments() -> World {
+    let mut world = World::with(TopicConfig { segment_bytes: 1 << 20, retention_ms: None, ..TopicConfig::default() });
+    for _ in 0..40 {
+        world.produce(1, &batch(&[7; 1 << 20][..900_000]));
+    }
+    world
+}
+
+#[test]
+fn a_segment_that_goes_while_it_is_read_is_out_of_range() {
+    for held in [
+        |action: &Action| matches!(action, Action::Read { .. }),
+        |action: &Action| matches!(action, Action::Probe { .. }),
+    ] {
+        let mut world = many_segments();
+        world.hold = Some(held);
+        assert_eq!(world.fetch(0, 0), None);
+        assert_eq!(world.held.len(), 1);
+        world.delete_records(20);
+        world.release();
+        assert_eq!(world.fetched().map(|(error, ..)| error), Some(ErrorCode::OFFSET_OUT_OF_RANGE));
+        assert!(world.fetch(20, 0).is_some_and(|(error, ..)| error == ErrorCode::NONE));
+    }
+}
+
+#[test]
+fn a_search_by_time_goes_on_where_the_log_starts_now() {
+    let mut world = many_segments();
+    world.hold = Some(|action| matches!(action, Action::Read { .. }));
+    let partition = list_offsets::ListOffsetsPartition { timestamp: 0, ..Default::default() };
+    let topic = list_offsets::ListOffsetsTopic { name: "t", partitions: vec![partition] };
+    let request = list_offsets::ListOffsetsRequest { topics: vec![topic], ..Default::default() };
+    world.post(ApiKey::LIST_OFFSETS, 6, &request);
+    assert_eq!(world.held.len(), 1);
+    world.delete_records(20);
+    world.release();
+    let body = world.answer(ApiKey::LIST_OFFSETS, 6);
+    let response = list_offsets::ListOffsetsResponse::decode(6, &mut Reader::new(&body)).expect("a response");
+    assert_eq!(response.topics[0].partitions[0].offset, Offset(20));
+}
+
+/// An answer that waits for its turn may name the file of a segment that retention has taken.
+#[test]
+fn files_that_retention_takes_stay_open_as_long_as_they_are_not_removed() {
+    let mut world = many_segments();
+    let closed = |world: &World| world.jobs.iter().filter(|job| *job == "Close").count();
+    world.delete_records(20);
+    assert_eq!(closed(&world), 0);
+    world.wait(TopicConfig::default().file_delete_delay_ms);
+    assert_eq!(closed(&world), 20);
+    assert!(world.jobs.contains(&"Remove".to_owned()));
+}
+
+/// The deletion closes the file under the read: what the disk then says is no fault of the disk.
+#[test]
+fn a_topic_that_is_deleted_while_it_is_read_fails_no_directory() {
+    let mut world = many_segments();
+    world.hold = Some(|action| matches!(action, Action::Probe { .. }));
+    assert_eq!(world.fetch(0, 0), None);
+    world.drop_topic();
+    world.hold = Some(|action| matches!(action, Action::Read { .. }));
+    for action in std::mem::take(&mut world.held) {
+        let Action::Probe { probe, range } = action else { panic!("a probe") };
+        world.event(Event::Resident { probe, missing: Some(range) });
+    }
+    world.release();
+    assert!(world.has_dropped() && !world.has_failed(), "{:?}", world.mail);
+    assert_eq!(world.fetched().map(|(error, ..)| error), Some(ErrorCode::NOT_LEADER_OR_FOLLOWER));
+}
+
+/// The directory is renamed only when nothing that is in flight needs its name or its files.
+#[test]
+fn a_deletion_waits_for_writes_flushes_and_the_jobs_of_its_files() {
+    let held: [fn(&Action) -> bool; 3] = [
+        |action| matches!(action, Action::Write { .. }),
+        |action| matches!(action, Action::Flush { .. }),
+        |action| matches!(action, Action::File { what: FileJob::Replace { .. }, .. }),
+    ];
+    for held in held {
+        let mut world = World::new();
+        world.produce(1, &batch(b"one"));
+        world.hold = Some(held);
+        // Several writes, so that they go plain and a flush covers them.
+        world.post(ApiKey::PRODUCE, 9, &produce_request(1, &batch(&[7; 1 << 20][..900_000])));
+        world.wait(1_000);
+        assert!(!world.held.is_empty());
+        world.drop_topic();
+        assert!(!world.has_dropped() && !world.jobs.contains(&"RenameDir".to_owned()), "{:?}", world.jobs);
+        world.release();
+        assert!(world.has_dropped() && !world.has_failed(), "{:?} {:?}", world.jobs, world.mail);
+    }
+}
+
+#[test]
+fn a_topic_on_a_failed_directory_is_dropped_without_touching_the_disk() {
+    let mut world = World::new();
+    world.produce(1, &batch(b"one"));
+    world.event(Event::Mail { from: Peer::Control, message: Message::FailDir { dir: DirId(0), errno: Errno(5) } });
+    world.jobs.clear();
+    world.drop_topic();
+    assert!(world.has_dropped());
+    assert_eq!(world.jobs, Vec::<String>::new());
+}
+
+/// A client that talks to another cluster or broker than it means to starts again from its bootstrap servers (KIP-1242).
+#[test]
+fn a_client_that_means_another_broker_is_sent_back() {
+    let mut world = World::new();
+    let mut error = |cluster_id, node| {
+        let request = api_versions::ApiVersionsRequest {
+            client_software_name: "x",
+            client_software_version: "1",
+            cluster_id,
+            node_id: BrokerId(node),
+        };
+        let body = world.ask(ApiKey::API_VERSIONS, 5, &request);
+        let response = api_versions::ApiVersionsResponse::decode(5, &mut Reader::new(&body)).expect("a response");
+        assert_eq!(response.api_keys.is_empty(), response.error_code != ErrorCode::NONE);
+        response.error_code
+    };
+    assert_eq!(error(None, -1), ErrorCode::NONE);
+    assert_eq!(error(Some("cluster"), 1), ErrorCode::NONE);
+    assert_eq!(error(Some("cluster"), 2), ErrorCode::REBOOTSTRAP_REQUIRED);
+    assert_eq!(error(Some("another"), 1), ErrorCode::REBOOTSTRAP_REQUIRED);
+    assert_eq!(error(Some("cluster"), -1), ErrorCode::INVALID_REQUEST);
+    assert_eq!(error(None, 1), ErrorCode::INVALID_REQUEST);
+}
+
+#[test]
+fn settings_of_the_broker_are_read_only_and_those_of_topics_are_not() {
+    let mut world = World::new();
+    for (resource_type, resource_name, expected) in [(4, "1", true), (2, "t", false)] {
+        let resource = describe_configs::DescribeConfigsResource { resource_type, resource_name, ..Default::default() };
+        let request = describe_configs::DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
+        let body = world.ask(ApiKey::DESCRIBE_CONFIGS, 4, &request);
+        let response = describe_configs::DescribeConfigsResponse::decode(4, &mut Reader::new(&body)).expect("one");
+        let configs = &response.results[0].configs;
+        assert!(!configs.is_empty() && configs.iter().all(|config| config.read_only == expected), "{resource_name}");
+    }
 }

@@ -124,6 +124,8 @@ pub struct Appender {
     end: LogPos,
     submitted: LogPos,
     stable: LogPos,
+    /// End of the last batch below `stable`; a write may end inside a batch.
+    stable_batches: LogPos,
     /// Segments from the one that holds `submitted` to the active one.
     spans: VecDeque<Span>,
     blocks: VecDeque<TailBlock>,
@@ -154,6 +156,7 @@ impl Appender {
             end: pos,
             submitted: pos,
             stable: pos,
+            stable_batches: pos,
             spans: VecDeque::from([Span { base, origin: 0, end: None }]),
             blocks: VecDeque::new(),
             spare: VecDeque::new(),
@@ -181,10 +184,10 @@ impl Appender {
         self.stable_offset
     }
 
-    /// Segment and file position up to which everything is on the device, when that lies in the active segment.
+    /// File position at which the batches below [`Appender::stable_offset`] end, when that lies in the active segment.
     pub fn stable_in_active(&self) -> Option<FilePos> {
         let active = self.active();
-        (self.stable.0 >= active.origin).then(|| active.file_pos(self.stable))
+        (self.stable_batches.0 >= active.origin).then(|| active.file_pos(self.stable_batches))
     }
 
     /// Whether bytes wait to be submitted.
@@ -479,7 +482,7 @@ impl Appender {
             self.stable = self.slices.pop_front().expect("looked at above").to;
         }
         while let Some(batch) = self.batches.get(self.batches_stable).filter(|batch| batch.end <= self.stable) {
-            self.stable_offset = batch.next;
+            (self.stable_offset, self.stable_batches) = (batch.next, batch.end);
             self.batches_stable += 1;
         }
         self.invariants();
@@ -526,6 +529,7 @@ impl Appender {
     }
 
     fn invariants(&self) {
+        assert!(self.stable_batches <= self.stable, "{:?} > stable {:?}", self.stable_batches, self.stable);
         assert!(self.stable <= self.submitted, "stable {:?} > submitted {:?}", self.stable, self.submitted);
         assert!(self.submitted <= self.end, "submitted {:?} > end {:?}", self.submitted, self.end);
     }

@@ -33,7 +33,7 @@ impl Shard {
             Query::EpochEnd { current_leader_epoch, epoch } => epoch_end(state, current_leader_epoch, epoch),
             Query::DeleteRecords { before } => {
                 let answer = delete_records(state, before);
-                self.apply_retention(now, slot, out);
+                self.apply_retention(now, slot);
                 answer
             }
             Query::Producers => QueryAnswer::Producers(state.producers.summaries()),

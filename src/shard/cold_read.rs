@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::arena::{Lease, Pool};
-use crate::ids::{Errno, FilePos, Now, Offset, PartitionId, ProbeId, ReadId};
+use crate::ids::{DirId, Errno, FileId, FilePos, Now, Offset, PartitionId, ProbeId, ReadId};
 use crate::kafka::error_code::ErrorCode;
 use crate::limits::{BLOCK, CHUNK, INDEX_BYTES_MAX, SENDFILE_SLICE_BYTES};
 use crate::log::index::{self, SegmentBounds};
@@ -66,8 +66,8 @@ enum Step {
     Opening,
     /// An index is being loaded.
     Index(IndexKind),
-    /// Batches are being read; the block starts at this file position.
-    Looking { block_at: FilePos },
+    /// Batches are being read; the block starts at this file position, and behind `end` there are none to be read yet.
+    Looking { block_at: FilePos, end: FilePos },
     /// The page cache is being asked about, or filled for, this range.
     Warming(FileRange),
 }
@@ -185,8 +185,9 @@ impl Shard {
                 read.segment = segment;
                 read.step = Step::Opening;
                 let path = PartitionFile { dir: partition.dir.clone(), kind: FileKind::Log(segment) };
+                let purpose = Purpose::ForRead { read: id as u64, dir: path.dir.dir };
                 let file = self.file_jobs.new_file();
-                self.file_jobs.start(Purpose::ForRead { read: id as u64 }, FileJob::OpenSealed { file, path }, out);
+                self.file_jobs.start(purpose, FileJob::OpenSealed { file, path }, out);
             }
             Placed::Nowhere => self.fail_read(now, id, ErrorCode::OFFSET_OUT_OF_RANGE, out),
         }
@@ -201,27 +202,65 @@ impl Shard {
             IndexKind::Time => FileKind::TimeIndex(read.segment),
         };
         let path = PartitionFile { dir: partition.dir.clone(), kind: file };
+        let purpose = Purpose::ForRead { read: id as u64, dir: path.dir.dir };
         let what = FileJob::ReadWhole { path, len_max: INDEX_BYTES_MAX };
-        self.file_jobs.start(Purpose::ForRead { read: id as u64 }, what, out);
+        self.file_jobs.start(purpose, what, out);
+    }
+
+    /// Whether what a read is at is still there. Its topic may have been deleted meanwhile, or retention may have taken
+    /// its segment: then a fetch ends, and a search by time begins again at the log start. Whatever a file operation
+    /// said is no fault of the disk then.
+    fn goes_on(&mut self, now: Now, id: usize, out: &mut Actions) -> bool {
+        let read = &mut self.cold_reads.reads[id];
+        let partition = self.partitions.by_id(read.partition).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER);
+        let serving = partition.and_then(|(_, partition)| partition.check_serving().map(|()| partition));
+        match (serving, &read.reader) {
+            (Err(code), _) => self.fail_read(now, id, code, out),
+            (Ok(partition), _) if partition.has_segment(read.segment) => return true,
+            (Ok(_), Reader::Fetch(_)) => self.fail_read(now, id, ErrorCode::OFFSET_OUT_OF_RANGE, out),
+            (Ok(partition), Reader::Time { .. }) => {
+                read.offset = read.offset.max(partition.offsets.log_start());
+                read.look_bytes = SCAN_BYTES;
+                self.place(now, id, out);
+            }
+        }
+        false
+    }
+
+    /// Keeps a file that was opened for a read, unless its segment is gone or another read has opened it, too.
+    fn keep_opened(&mut self, id: usize, file: FileId, dir: DirId, out: &mut Actions) {
+        let read = &self.cold_reads.reads[id];
+        let partition = self.partitions.by_id(read.partition).map(|(_, partition)| partition);
+        let serving = partition.filter(|partition| partition.check_serving().is_ok());
+        match serving.and_then(|partition| partition.segments.get_mut(read.segment)) {
+            Some(segment) if segment.file.is_none() => segment.file = Some(file),
+            _ => self.file_jobs.start(Purpose::Close { dir }, FileJob::Close { file }, out),
+        }
     }
 
     /// A file was opened or an index loaded for a read.
-    pub(super) fn on_read_job(&mut self, now: Now, id: u64, result: Result<FileDone, Errno>, out: &mut Actions) {
+    pub(super) fn on_read_job(
+        &mut self,
+        now: Now,
+        id: u64,
+        dir: DirId,
+        result: Result<FileDone, Errno>,
+        out: &mut Actions,
+    ) {
         let id = id as usize;
+        if let Ok(FileDone::Opened { file, .. }) = result {
+            self.keep_opened(id, file, dir, out);
+        }
+        if !self.goes_on(now, id, out) {
+            return;
+        }
         let read = &mut self.cold_reads.reads[id];
-        let Some((_, partition)) = self.partitions.by_id(read.partition) else {
-            return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
-        };
+        let (_, partition) = self.partitions.by_id(read.partition).expect("the read goes on");
         match (&mut read.step, result) {
-            (Step::Opening, Ok(FileDone::Opened { file, .. })) => {
-                if let Some(segment) = partition.segments.get_mut(read.segment) {
-                    segment.file = Some(file);
-                }
-                self.place(now, id, out);
-            }
+            (Step::Opening, Ok(FileDone::Opened { .. })) => self.place(now, id, out),
             (Step::Index(kind), result) => {
                 let key = IndexKey { partition: read.partition, base: read.segment, kind: *kind };
-                let segment = partition.segments.floor(read.segment).expect("it was placed there");
+                let segment = partition.segments.floor(read.segment).expect("the read goes on");
                 // An index is only a cache: without it the segment is read from its beginning.
                 let bytes = usable_index(result, key, segment).unwrap_or_else(|reason| {
                     tracing::warn!(?key, reason, "no usable index; reading without");
@@ -231,7 +270,6 @@ impl Shard {
                 self.place(now, id, out);
             }
             (_, result) => {
-                let dir = partition.dir.dir;
                 tracing::error!(?result, segment = %read.segment, partition = ?read.partition, "segment cannot be opened");
                 self.fail_read(now, id, ErrorCode::KAFKA_STORAGE_ERROR, out);
                 if let Err(errno) = result {
@@ -278,7 +316,7 @@ impl Shard {
             return self.answer_empty(now, id, out);
         };
         let into = self.arena.into_lease(block);
-        self.cold_reads.reads[id].step = Step::Looking { block_at };
+        self.cold_reads.reads[id].step = Step::Looking { block_at, end };
         let len = if file.direct { len } else { len.min(end.0 - block_at.0) };
         let range = FileRange { file: file.id, at: block_at, len };
         out.push(Action::Read { read: ReadId(id as u64), range, into });
@@ -286,24 +324,22 @@ impl Shard {
 
     pub(super) fn on_read(&mut self, now: Now, id: ReadId, into: Lease, result: Result<u32, Errno>, out: &mut Actions) {
         let id = id.0 as usize;
-        let read = &self.cold_reads.reads[id];
-        match (&read.step, result) {
-            (_, Err(errno)) => {
-                self.arena.release(into);
-                self.on_read_error(now, id, errno, out);
+        if self.goes_on(now, id, out) {
+            let read = &self.cold_reads.reads[id];
+            match (&read.step, result) {
+                (_, Err(errno)) => self.on_read_error(now, id, errno, out),
+                (Step::Warming(range), Ok(_)) => {
+                    out.push(Action::Probe { probe: ProbeId(id as u64), range: *range });
+                }
+                (Step::Looking { block_at, end }, Ok(len)) => {
+                    let from = (read.at.0 - block_at.0) as u32;
+                    let len = u64::from(len).min(end.0 - block_at.0) as u32;
+                    self.on_looked(now, id, Looked { block: &into, from, len: len.max(from) }, out);
+                }
+                (step, Ok(_)) => panic!("a read completed in step {step:?}"),
             }
-            (Step::Warming(range), Ok(_)) => {
-                let range = *range;
-                self.arena.release(into);
-                out.push(Action::Probe { probe: ProbeId(id as u64), range });
-            }
-            (Step::Looking { block_at }, Ok(len)) => {
-                let from = (read.at.0 - block_at.0) as u32;
-                self.on_looked(now, id, Looked { block: &into, from, len: len.max(from) }, out);
-                self.arena.release(into);
-            }
-            (step, Ok(_)) => panic!("a read completed in step {step:?}"),
         }
+        self.arena.release(into);
     }
 
     /// A read error is no transient fault: the data directory is failed, and the client told so.
@@ -344,17 +380,33 @@ impl Shard {
             // Whole batches were passed, or the next one is longer than the block.
             Found::Beyond { at, len } => {
                 read.at = read.at.plus(at as u64);
-                read.look_bytes = (len as u64 + BLOCK).max(SCAN_BYTES);
-                self.look(now, id, out);
+                self.look_further(now, id, len, out);
             }
             Found::Nothing => self.finish_time_search(now, id, time_search::nothing(), out),
             Found::Corrupt(at) => {
-                let (partition, segment, at) = (read.partition, read.segment, read.at.plus(at as u64));
-                tracing::error!(?partition, %segment, %at, "corrupt batch; `pinion log verify` names it");
-                self.metrics.count.corrupt_batches += 1;
-                self.fail_read(now, id, ErrorCode::CORRUPT_MESSAGE, out);
+                read.at = read.at.plus(at as u64);
+                self.on_corrupt(now, id, out);
             }
         }
+    }
+
+    /// The batch at the present position needs `len` bytes. One that would go on behind the end of its segment is none.
+    fn look_further(&mut self, now: Now, id: usize, len: u32, out: &mut Actions) {
+        let read = &mut self.cold_reads.reads[id];
+        let readable = self.partitions.by_id(read.partition).and_then(|(_, p)| p.readable(read.segment));
+        let left = readable.map_or(0, |(_, end)| end.0.saturating_sub(read.at.0));
+        if 0 < left && left < u64::from(len) {
+            return self.on_corrupt(now, id, out);
+        }
+        read.look_bytes = (u64::from(len) + BLOCK).max(SCAN_BYTES);
+        self.look(now, id, out);
+    }
+
+    fn on_corrupt(&mut self, now: Now, id: usize, out: &mut Actions) {
+        let ColdRead { partition, segment, at, .. } = &self.cold_reads.reads[id];
+        tracing::error!(?partition, %segment, %at, "corrupt batch; `pinion log verify` names it");
+        self.metrics.count.corrupt_batches += 1;
+        self.fail_read(now, id, ErrorCode::CORRUPT_MESSAGE, out);
     }
 
     /// The batch that holds the wanted offset starts at byte `at` of the block.
@@ -364,15 +416,14 @@ impl Shard {
         let bytes = &memory.bytes(block)[at as usize..len as usize];
         let read = &mut self.cold_reads.reads[id];
         let Reader::Fetch(ask) = &read.reader else { panic!("only fetches look for a batch") };
-        let (_, partition) = self.partitions.by_id(read.partition).expect("it answered the look");
+        let (_, partition) = self.partitions.by_id(read.partition).expect("the read goes on");
         let wanted = if ask.whole_first { ask.bytes_max.max(first_len) } else { ask.bytes_max };
         let high_watermark = partition.offsets.high_watermark();
-        let (file, end) = partition.readable(read.segment).expect("it was read just now");
+        let (file, end) = partition.readable(read.segment).expect("the read goes on, and its file was read just now");
         if file.direct || u64::from(wanted) <= bytes.len() as u64 {
             let whole = time_search::whole_batches(bytes, wanted, high_watermark);
             if whole == 0 && ask.whole_first {
-                read.look_bytes = u64::from(first_len) + BLOCK;
-                return self.look(now, id, out);
+                return self.look_further(now, id, first_len, out);
             }
             let mut outcome = FetchOutcome::of(partition);
             outcome.bytes = whole;
@@ -389,12 +440,13 @@ impl Shard {
 
     pub(super) fn on_resident(&mut self, now: Now, probe: ProbeId, missing: Option<FileRange>, out: &mut Actions) {
         let id = probe.0 as usize;
-        let Step::Warming(range) = self.cold_reads.reads[id].step else { panic!("a probe nobody waits for") };
+        if !self.goes_on(now, id, out) {
+            return;
+        }
+        let read = &self.cold_reads.reads[id];
+        let Step::Warming(range) = read.step else { panic!("a probe nobody waits for") };
         let Some(missing) = missing else {
-            let read = &self.cold_reads.reads[id];
-            let Some((_, partition)) = self.partitions.by_id(read.partition) else {
-                return self.fail_read(now, id, ErrorCode::NOT_LEADER_OR_FOLLOWER, out);
-            };
+            let (_, partition) = self.partitions.by_id(read.partition).expect("the read goes on");
             let mut outcome = FetchOutcome::of(partition);
             outcome.bytes = range.len as u32;
             outcome.records.push(Part::File(range));

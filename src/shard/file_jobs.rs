@@ -3,7 +3,7 @@
 use crate::ids::{CoreId, DirId, Errno, FileId, FileJobId, FilePos, Now, Offset};
 use crate::log::index_cache::{IndexKey, IndexKind};
 use crate::shard::Shard;
-use crate::shard::action::{Action, Actions, FileJob, FileKind, PartitionDir, PartitionFile};
+use crate::shard::action::{Action, Actions, FileJob, FileKind, PartitionFile};
 use crate::shard::event::FileDone;
 use crate::shard::partition::FileWish;
 use crate::shard::timers::Timer;
@@ -18,10 +18,15 @@ pub enum Purpose {
         /// What it wished.
         wish: FileWish,
     },
-    /// Index entries, epoch files, snapshots: nobody waits for them, but a failure fails the directory.
-    Housekeeping {
+    /// A file is being closed: nobody waits for it, but a failure fails the directory.
+    Close {
         /// The data directory.
         dir: DirId,
+    },
+    /// Index entries of a partition.
+    Index {
+        /// The partition's slot.
+        slot: u32,
     },
     /// The leader epochs of a partition.
     Epochs {
@@ -54,6 +59,8 @@ pub enum Purpose {
     ForRead {
         /// The read that waits.
         read: u64,
+        /// The data directory.
+        dir: DirId,
     },
     /// The last trimming of a partition before the process ends.
     LastSeal {
@@ -110,11 +117,35 @@ impl FileJobs {
     }
 }
 
+impl FileJobs {
+    /// Whether a job of this partition's files is in flight that must end before the partition does.
+    pub fn is_busy(&self, slot: u32) -> bool {
+        self.jobs.iter().any(|(_, purpose)| purpose.slot() == Some(slot))
+    }
+}
+
+impl Purpose {
+    /// The partition that the job is for, when it knows it by its slot.
+    fn slot(&self) -> Option<u32> {
+        match *self {
+            Purpose::Wish { slot, .. }
+            | Purpose::Index { slot }
+            | Purpose::Epochs { slot }
+            | Purpose::Producers { slot, .. }
+            | Purpose::RenameDropped { slot }
+            | Purpose::LastSeal { slot } => Some(slot),
+            Purpose::Close { .. } | Purpose::Checkpoint { .. } | Purpose::Remove { .. } | Purpose::ForRead { .. } => {
+                None
+            }
+        }
+    }
+}
+
 impl Shard {
     /// Runs what a partition wishes for its files.
     pub(super) fn see_to_files(&mut self, now: Now, slot: u32, out: &mut Actions) {
         while let Some(partition) = self.partitions.by_slot(slot)
-            && partition.failed().is_none()
+            && partition.check_serving().is_ok()
             && let Some(wish) = partition.file_wish(now.mono)
         {
             self.run_wish(slot, wish, out);
@@ -146,27 +177,26 @@ impl Shard {
             (Purpose::Wish { slot, wish }, Ok(_)) => self.on_wish_done(now, slot, wish, out),
             (Purpose::Wish { slot, wish }, Err(Errno(ENOSPC))) if wish.takes_space() => {
                 self.on_no_space(now, slot, wish);
+                self.continue_close(slot, out);
             }
             (
                 Purpose::Wish { slot, .. }
                 | Purpose::LastSeal { slot }
+                | Purpose::Index { slot }
                 | Purpose::Epochs { slot }
                 | Purpose::Producers { slot, .. },
                 Err(errno),
             ) => self.fail_dir_of(now, slot, errno, out),
-            (Purpose::Epochs { slot }, Ok(_)) => {
-                if let Some(partition) = self.partitions.by_slot(slot) {
-                    partition.on_epochs_recorded();
-                }
-            }
-            (Purpose::Producers { slot, .. }, Ok(_)) => self.on_producers_recorded(slot, out),
-            (Purpose::Housekeeping { dir } | Purpose::Remove { dir }, Err(errno)) => {
+            (Purpose::Index { slot }, Ok(_)) => self.continue_close(slot, out),
+            (Purpose::Epochs { slot }, Ok(_)) => self.on_epochs_recorded(now, slot, out),
+            (Purpose::Producers { slot, .. }, Ok(_)) => self.on_producers_recorded(now, slot, out),
+            (Purpose::Close { dir } | Purpose::Remove { dir }, Err(errno)) => {
                 self.fail_dir(now, dir, errno, out);
             }
-            (Purpose::Housekeeping { .. } | Purpose::Remove { .. }, Ok(_)) => {}
+            (Purpose::Close { .. } | Purpose::Remove { .. }, Ok(_)) => {}
             (Purpose::Checkpoint { dir }, result) => self.on_checkpoint_done(now, dir, result.map(|_| ()), out),
             (Purpose::RenameDropped { slot }, result) => self.on_renamed(now, slot, result.map(|_| ()), out),
-            (Purpose::ForRead { read }, result) => self.on_read_job(now, read, result, out),
+            (Purpose::ForRead { read, dir }, result) => self.on_read_job(now, read, dir, result, out),
             (Purpose::LastSeal { .. }, Ok(_)) => {}
         }
     }
@@ -205,19 +235,31 @@ impl Shard {
     }
 
     fn fail_dir_of(&mut self, now: Now, slot: u32, errno: Errno, out: &mut Actions) {
-        let Some(partition) = self.partitions.by_slot(slot) else { return };
-        let dir = partition.dir.dir;
+        let dir = self.partitions.by_slot(slot).expect("a partition outlives its jobs").dir.dir;
         self.fail_dir(now, dir, errno, out);
         self.continue_close(slot, out);
     }
 
-    fn on_producers_recorded(&mut self, slot: u32, out: &mut Actions) {
-        let Some(partition) = self.partitions.by_slot(slot) else { return };
+    /// From the next checkpoint on recovery need not meet the epoch's first batch.
+    fn on_epochs_recorded(&mut self, now: Now, slot: u32, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("a partition outlives its jobs");
+        partition.on_epochs_recorded();
+        let dir = partition.dir.dir;
+        self.note_moved(now, dir);
+        self.continue_close(slot, out);
+    }
+
+    /// From the next checkpoint on recovery need not read what the snapshot says.
+    fn on_producers_recorded(&mut self, now: Now, slot: u32, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("a partition outlives its jobs");
+        let dir = partition.dir.dir;
         if let Some(replaced) = partition.on_producers_recorded() {
             let dir = partition.dir.clone();
             let files = vec![FileKind::Snapshot(replaced)];
             self.file_jobs.start(Purpose::Remove { dir: dir.dir }, FileJob::Remove { dir, files }, out);
         }
+        self.note_moved(now, dir);
+        self.continue_close(slot, out);
     }
 
     /// A segment is complete: it joins the sealed ones, and its indexes and a producer snapshot are written.
@@ -227,20 +269,20 @@ impl Shard {
         partition.segments.on_sealed(base);
         partition.segments.get_mut(base).expect("sealed just now").file = Some(file);
         let Some(mut rolled) = partition.take_rolled(base) else { return };
-        let (id, dir) = (partition.id, partition.dir.clone());
+        let id = partition.id;
         let (offsets, times) = (&mut rolled.index.offsets, &mut rolled.index.times);
         let key = |kind| IndexKey { partition: id, base, kind };
         self.index_cache.insert(key(IndexKind::Offset), offsets.as_bytes().into());
         self.index_cache.insert(key(IndexKind::Time), times.as_bytes().into());
         let (offsets, times) = (offsets.take_pending(), times.take_pending());
-        self.append_index(&dir, FileKind::Index(base), offsets, out);
-        self.append_index(&dir, FileKind::TimeIndex(base), times, out);
+        self.append_index(slot, FileKind::Index(base), offsets, out);
+        self.append_index(slot, FileKind::TimeIndex(base), times, out);
     }
 
     /// Writes index entries that are not in the file yet.
     pub(super) fn append_index(
         &mut self,
-        dir: &PartitionDir,
+        slot: u32,
         kind: FileKind,
         (at, contents): (FilePos, Vec<u8>),
         out: &mut Actions,
@@ -248,8 +290,8 @@ impl Shard {
         if contents.is_empty() {
             return;
         }
-        let path = PartitionFile { dir: dir.clone(), kind };
-        let purpose = Purpose::Housekeeping { dir: dir.dir };
-        self.file_jobs.start(purpose, FileJob::AppendIndex { path, at, contents }, out);
+        let dir = self.partitions.by_slot(slot).expect("they are its entries").dir.clone();
+        let path = PartitionFile { dir, kind };
+        self.file_jobs.start(Purpose::Index { slot }, FileJob::AppendIndex { path, at, contents }, out);
     }
 }

@@ -39,26 +39,33 @@ impl Shard {
                 out.push(Action::Mail { to: Peer::Control, message: Message::Dropped(vec![*id]) });
                 continue;
             };
-            self.partitions.by_slot(slot).expect("found by its id").begin_close();
+            self.partitions.by_slot(slot).expect("found by its id").begin_drop();
             self.refuse_waiting(now, slot, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, out);
             self.wake_watches(now, slot, out);
             self.continue_close(slot, out);
         }
     }
 
-    /// Takes a closing partition's next step, if nothing of it is in flight any more.
+    /// Takes the next step towards the end of a partition, if nothing of it is in flight any more: a write, a flush that
+    /// must cover one, or a job that finds its file by the name of the directory.
     pub(super) fn continue_close(&mut self, slot: u32, out: &mut Actions) {
         if self.stopping.is_asked() {
             return self.continue_stop(slot, out);
         }
         let Some(partition) = self.partitions.by_slot(slot) else { return };
-        if !partition.is_closing() || partition.files.is_busy() || self.writes.in_flight_of(slot) > 0 {
+        if !partition.is_dropped() || self.file_jobs.is_busy(slot) || self.writes.is_busy(slot) {
             return;
+        }
+        if partition.failed().is_some() {
+            // Its directory cannot be renamed; the next start sets it aside.
+            let mut partition = self.partitions.remove(slot);
+            partition.release_memory(&mut self.arena);
+            return out.push(Action::Mail { to: Peer::Control, message: Message::Dropped(vec![partition.id]) });
         }
         let from = partition.dir.clone();
         let to: Arc<str> = deleted_name(&partition.topic, partition.id).into();
         for file in partition.open_files().collect::<Vec<_>>() {
-            let purpose = Purpose::Housekeeping { dir: from.dir };
+            let purpose = Purpose::Close { dir: from.dir };
             self.file_jobs.start(purpose, FileJob::Close { file }, out);
         }
         self.file_jobs.start(Purpose::RenameDropped { slot }, FileJob::RenameDir { from, to }, out);
@@ -95,6 +102,7 @@ impl Shard {
                 self.deliver_append(now, origin, outcome, out);
             }
             self.wake_watches(now, slot, out);
+            self.continue_close(slot, out);
         }
     }
 

@@ -66,14 +66,18 @@ impl Shard {
             && self.appends_waiting() == 0
             && self.writes.is_quiet()
             && self.file_jobs.is_quiet()
-            && self.partitions.iter().all(|(_, partition)| partition.failed().is_some() || partition.is_quiet())
+            && self
+                .partitions
+                .iter()
+                .all(|(_, partition)| partition.failed().is_some() || partition.is_dropped() || partition.is_quiet())
     }
 
     fn seal_all(&mut self, now: Now, out: &mut Actions) {
         let slots: Vec<u32> = self.partitions.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
             let partition = self.partitions.by_slot(slot).expect("listed above");
-            if partition.failed().is_none() {
+            // One whose topic is deleted is set aside at the next start.
+            if partition.failed().is_none() && !partition.is_dropped() {
                 partition.begin_close();
                 self.seal_last(now, slot, out);
             }
@@ -117,6 +121,7 @@ impl Shard {
         }
         let Some(partition) = self.partitions.by_slot(slot) else { return };
         if partition.failed().is_none()
+            && !partition.is_dropped()
             && let Some(wish) = partition.last_wish()
         {
             self.run_last(slot, wish, out);
@@ -128,10 +133,10 @@ impl Shard {
         let dir = self.partitions.by_slot(slot).expect("it named the file").dir.clone();
         match file {
             StaleFile::Index { base, at, contents } => {
-                self.append_index(&dir, FileKind::Index(base), (at, contents), out);
+                self.append_index(slot, FileKind::Index(base), (at, contents), out);
             }
             StaleFile::TimeIndex { base, at, contents } => {
-                self.append_index(&dir, FileKind::TimeIndex(base), (at, contents), out);
+                self.append_index(slot, FileKind::TimeIndex(base), (at, contents), out);
             }
             StaleFile::Epochs { contents, .. } => {
                 let path = PartitionFile { dir, kind: FileKind::LeaderEpochs };

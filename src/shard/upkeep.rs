@@ -1,13 +1,15 @@
 //! What a core does by the clock: checkpoints, retention, removals, idle connections.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use crate::ids::{BrokerEpoch, DirId, Errno, MonoMicros, Now};
+use crate::ids::{BrokerEpoch, DirId, Errno, FileId, MonoMicros, Now};
 use crate::log::checkpoint::SlotWriter;
 use crate::log::index_cache::{IndexKey, IndexKind};
 use crate::shard::Shard;
 use crate::shard::action::{Actions, FileJob, FileKind, Linger, PartitionDir};
 use crate::shard::file_jobs::Purpose;
+use crate::shard::partition::StaleFile;
 use crate::shard::timers::Timer;
 
 /// How often a checkpoint is written when something has moved.
@@ -31,8 +33,21 @@ pub struct DirCheckpoint {
 #[derive(Debug)]
 pub struct Upkeep {
     checkpoints: Vec<DirCheckpoint>,
+    timer_set: bool,
+    /// The slot from which the next tick looks for files that are behind.
+    next_slot: u32,
     dirs: VecDeque<(MonoMicros, DirId, String)>,
-    segments: VecDeque<(MonoMicros, PartitionDir, Vec<FileKind>)>,
+    segments: VecDeque<Removal>,
+}
+
+/// Segments that are no longer part of a log. Their files stay open, too: an answer that waits for its turn, here or on
+/// another core, may name them still.
+#[derive(Debug)]
+struct Removal {
+    due: MonoMicros,
+    dir: PartitionDir,
+    open: Vec<FileId>,
+    files: Vec<FileKind>,
 }
 
 impl Upkeep {
@@ -41,6 +56,8 @@ impl Upkeep {
         let checkpoint = |writer| DirCheckpoint { writer, in_flight: false, moved: false };
         Upkeep {
             checkpoints: writers.into_iter().map(checkpoint).collect(),
+            timer_set: false,
+            next_slot: 0,
             dirs: VecDeque::new(),
             segments: VecDeque::new(),
         }
@@ -69,7 +86,7 @@ impl Shard {
                 Timer::FetchWait(ticket) => self.on_fetch_wait_over(now, ticket, out),
                 Timer::ProduceTimeouts => self.on_produce_timeouts(now, out),
                 Timer::Checkpoint => self.on_checkpoint_timer(now, out),
-                Timer::Retention => self.on_retention_timer(now, out),
+                Timer::Retention => self.on_retention_timer(now),
                 Timer::Idle => self.on_idle_timer(now, out),
                 Timer::Removals => self.on_removals(now, out),
                 Timer::Space => self.on_space_timer(),
@@ -79,43 +96,55 @@ impl Shard {
 
     /// A partition's offsets have moved; sets the checkpoint timer unless it is set, so that an idle core sleeps.
     pub(super) fn note_moved(&mut self, now: Now, dir: DirId) {
-        let quiet = self.upkeep.checkpoints.iter().all(|checkpoint| !checkpoint.moved);
         self.upkeep.note_moved(dir);
-        if quiet {
+        self.set_checkpoint_timer(now);
+    }
+
+    fn set_checkpoint_timer(&mut self, now: Now) {
+        if !std::mem::replace(&mut self.upkeep.timer_set, true) {
             self.timers.set(now.mono.plus_micros(CHECKPOINT_US), Timer::Checkpoint);
         }
     }
 
     fn on_checkpoint_timer(&mut self, now: Now, out: &mut Actions) {
+        self.upkeep.timer_set = false;
         let more = self.bring_files_up_to_date(now, out);
         for index in 0..self.upkeep.checkpoints.len() {
             self.write_checkpoint(DirId(index as u16), out);
         }
         let moved = self.upkeep.checkpoints.iter().any(|checkpoint| checkpoint.moved);
         if more || moved {
-            self.timers.set(now.mono.plus_micros(CHECKPOINT_US), Timer::Checkpoint);
+            self.set_checkpoint_timer(now);
         }
     }
 
-    /// Index entries, leader epochs and producer snapshots that the files lack; a bounded number of them. Returns whether
-    /// some were left.
+    /// Index entries, leader epochs and producer snapshots that the files lack; a bounded number of them, so that each
+    /// tick goes on where the last one stopped. Returns whether some were left.
     fn bring_files_up_to_date(&mut self, now: Now, out: &mut Actions) -> bool {
-        let mut left = FILES_PER_TICK_MAX;
+        let first = std::mem::take(&mut self.upkeep.next_slot);
         let mut work = Vec::new();
-        for (slot, partition) in self.partitions.iter_mut() {
-            if left == 0 {
-                break;
-            }
-            if partition.failed().is_none() && !partition.is_closing() {
-                let before = work.len();
-                partition.stale_files(now, |file| work.push((slot, file)));
-                left = left.saturating_sub(work.len() - before);
-            }
+        let mut more = self.collect_stale(now, first..u32::MAX, &mut work);
+        if !more {
+            more = self.collect_stale(now, 0..first, &mut work);
         }
         for (slot, file) in work {
             self.write_stale(slot, file, out);
         }
-        left == 0
+        more
+    }
+
+    /// Adds what is behind in these slots. Returns whether the limit came before their end.
+    fn collect_stale(&mut self, now: Now, slots: Range<u32>, work: &mut Vec<(u32, StaleFile)>) -> bool {
+        for (slot, partition) in self.partitions.iter_mut().filter(|(slot, _)| slots.contains(slot)) {
+            if FILES_PER_TICK_MAX <= work.len() {
+                self.upkeep.next_slot = slot;
+                return true;
+            }
+            if partition.check_serving().is_ok() {
+                partition.stale_files(now, |file| work.push((slot, file)));
+            }
+        }
+        false
     }
 
     /// Writes a checkpoint slot for a directory in which something has moved.
@@ -144,16 +173,16 @@ impl Shard {
         }
     }
 
-    fn on_retention_timer(&mut self, now: Now, out: &mut Actions) {
+    fn on_retention_timer(&mut self, now: Now) {
         let slots: Vec<u32> = self.partitions.iter().map(|(slot, _)| slot).collect();
         for slot in slots {
-            self.apply_retention(now, slot, out);
+            self.apply_retention(now, slot);
         }
         self.timers.set(now.mono.plus_millis(self.config.retention_check_ms), Timer::Retention);
     }
 
     /// Rolls an old active segment, raises the log start, and lets go of the segments below it.
-    pub(super) fn apply_retention(&mut self, now: Now, slot: u32, out: &mut Actions) {
+    pub(super) fn apply_retention(&mut self, now: Now, slot: u32) {
         let partition = self.partitions.by_slot(slot).expect("looked at by the caller");
         if partition.failed().is_some() || partition.is_closing() {
             return;
@@ -166,19 +195,16 @@ impl Shard {
             return;
         }
         self.note_moved(now, dir.dir);
-        let mut files = Vec::new();
+        let (mut files, mut open) = (Vec::new(), Vec::new());
         for segment in dropped {
             for kind in [IndexKind::Offset, IndexKind::Time] {
                 self.index_cache.remove(IndexKey { partition: id, base: segment.base, kind });
             }
             files.extend([FileKind::Log(segment.base), FileKind::Index(segment.base)]);
             files.extend([FileKind::TimeIndex(segment.base), FileKind::Snapshot(segment.base)]);
-            if let Some(file) = segment.file {
-                let purpose = Purpose::Housekeeping { dir: dir.dir };
-                self.file_jobs.start(purpose, FileJob::Close { file }, out);
-            }
+            open.extend(segment.file);
         }
-        self.upkeep.segments.push_back((now.mono.plus_millis(delay), dir, files));
+        self.upkeep.segments.push_back(Removal { due: now.mono.plus_millis(delay), dir, open, files });
         self.set_removal_timer();
     }
 
@@ -189,7 +215,11 @@ impl Shard {
     }
 
     fn on_removals(&mut self, now: Now, out: &mut Actions) {
-        while let Some((_, dir, files)) = self.upkeep.segments.pop_front_if(|(due, _, _)| *due <= now.mono) {
+        while let Some(removal) = self.upkeep.segments.pop_front_if(|removal| removal.due <= now.mono) {
+            let Removal { dir, open, files, .. } = removal;
+            for file in open {
+                self.file_jobs.start(Purpose::Close { dir: dir.dir }, FileJob::Close { file }, out);
+            }
             self.file_jobs.start(Purpose::Remove { dir: dir.dir }, FileJob::Remove { dir, files }, out);
         }
         while let Some((_, dir, name)) = self.upkeep.dirs.pop_front_if(|(due, _, _)| *due <= now.mono) {
@@ -201,7 +231,7 @@ impl Shard {
 
     fn set_removal_timer(&mut self) {
         let dirs = self.upkeep.dirs.front().map(|(due, _, _)| *due);
-        let segments = self.upkeep.segments.front().map(|(due, _, _)| *due);
+        let segments = self.upkeep.segments.front().map(|removal| removal.due);
         if let Some(due) = dirs.into_iter().chain(segments).min() {
             self.timers.set(due, Timer::Removals);
         }

@@ -65,9 +65,10 @@ impl Writes {
         }
     }
 
-    /// Writes of one partition that are out.
-    pub fn in_flight_of(&self, slot: u32) -> usize {
-        self.in_flight.iter().filter(|(_, write)| write.slot == slot).count()
+    /// Whether a partition has a write out, or one that a flush must cover.
+    pub fn is_busy(&self, slot: u32) -> bool {
+        let waits = |dir: &DirWrites| !dir.failed && (dir.completed.contains(&slot) || dir.flushing.contains(&slot));
+        self.in_flight.iter().any(|(_, write)| write.slot == slot) || self.dirs.iter().any(waits)
     }
 
     /// Whether nothing is out and nothing waits. What a failed directory has written is never flushed, and nobody waits
@@ -157,11 +158,12 @@ impl Shard {
         let dir = self.writes.dir(write.dir);
         dir.commit.on_written(write.durable);
         if let Err(errno) = result {
-            return self.fail_dir(now, write.dir, errno, out);
+            self.fail_dir(now, write.dir, errno, out);
         }
-        if dir.failed {
-            return;
+        if self.writes.has_failed(write.dir) {
+            return self.continue_close(write.slot, out);
         }
+        let dir = self.writes.dir(write.dir);
         let partition = self.partitions.by_slot(write.slot).expect("a partition outlives its writes");
         partition.on_written((write.generation, write.to), write.durable);
         if write.durable {
@@ -221,6 +223,7 @@ impl Shard {
     pub(super) fn settle(&mut self, now: Now, slot: u32, out: &mut Actions) {
         let mut settled = std::mem::take(&mut self.appends.settled);
         let partition = self.partitions.by_slot(slot).expect("settled by its slot");
+        let dir = partition.dir.dir;
         let moved = partition.settle(|origin, outcome| settled.push((origin, outcome)));
         if moved && partition.is_watched() {
             self.grown.note(slot);
@@ -230,5 +233,9 @@ impl Shard {
         }
         self.appends.settled = settled;
         self.mark_dirty(slot);
+        if moved {
+            self.note_moved(now, dir);
+        }
+        self.continue_close(slot, out);
     }
 }

@@ -75,6 +75,7 @@ pub struct Partition {
     acks: Acks<Held>,
     watches: Vec<Origin>,
     state: State,
+    dropped: bool,
 }
 
 /// The indexes of a segment that is complete but not sealed.
@@ -137,7 +138,8 @@ impl Partition {
 
     /// Cuts the writes that may start now.
     pub fn plan_writes(&mut self, arena: &mut Arena, out: &mut Vec<WritePlan>) {
-        if self.state != State::Serving && self.state != State::Closing {
+        // What an ending partition has not submitted yet was acknowledged to nobody.
+        if self.state != State::Serving {
             return;
         }
         let files = &self.files;
@@ -189,6 +191,17 @@ impl Partition {
         if self.state == State::Serving {
             self.state = State::Closing;
         }
+    }
+
+    /// Its topic is deleted: it ends, also when its data directory has failed.
+    pub fn begin_drop(&mut self) {
+        self.dropped = true;
+        self.begin_close();
+    }
+
+    /// Whether its topic is deleted.
+    pub fn is_dropped(&self) -> bool {
+        self.dropped
     }
 
     /// Lets out everybody who waits for a promise, unkept.

@@ -45,6 +45,7 @@ impl Partition {
             acks: Acks::default(),
             watches: Vec::new(),
             state: State::Serving,
+            dropped: false,
             id,
             topic,
             dir,

@@ -51,6 +51,11 @@ impl Partition {
         Placed::Written { segment: base, file: self.files.file(base), at: index.offsets.position(offset) }
     }
 
+    /// Whether the segment at `base` is part of the log.
+    pub fn has_segment(&self, base: Offset) -> bool {
+        self.segments.floor(base).is_some_and(|segment| segment.base == base)
+    }
+
     /// Where a read of a written segment for `offset` may start.
     pub fn index_position(&self, base: Offset, offset: Offset) -> FilePos {
         let rolled = self.rolled.iter().find(|rolled| rolled.base == base);
