@@ -24,7 +24,7 @@ use pinion::log::topic_config::{TopicConfig, TopicDefaults, describe};
 use pinion::shard::Shard;
 use pinion::shard::action::{Action, Actions, FileJob, FileKind, Part, PartitionDir, RecvInto};
 use pinion::shard::config::ShardConfig;
-use pinion::shard::event::{Event, FileDone, Received};
+use pinion::shard::event::{Crowd, Event, FileDone, Received};
 use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query};
 
 const CONN: ConnId = ConnId { slot: 0, turn: 1 };
@@ -159,7 +159,7 @@ impl World {
         };
         world.event(Event::Mail { from: Peer::Control, message: Message::Host(vec![host]) });
         world.event(Event::Mail { from: Peer::Control, message: Message::View(Arc::new(view())) });
-        world.event(Event::Accepted { conn: CONN, peer: "127.0.0.1:5000".parse().expect("an address") });
+        world.event(Event::Accepted { conn: CONN, peer: "127.0.0.1:5000".parse().expect("an address"), crowd: None });
         world
     }
 
@@ -405,6 +405,19 @@ fn batch(value: &[u8]) -> Vec<u8> {
     let record =
         OwnedRecord { timestamp: 5, key: Some(b"key".to_vec()), value: Some(value.to_vec()), headers: Vec::new() };
     BatchBuilder::new().record(record).build()
+}
+
+#[test]
+fn a_new_connection_goes_to_a_core_that_has_at_least_two_fewer() {
+    let mut world = World::new();
+    let (conn, peer) = (ConnId { slot: 7, turn: 0 }, "127.0.0.1:5001".parse().expect("an address"));
+    let accepted = |here, least| Event::Accepted { conn, peer, crowd: Some(Crowd { here, least, at: CoreId(1) }) };
+    let mut out = Actions::new();
+    world.shard.handle(world.now, accepted(5, 3), &mut out);
+    assert!(matches!(out[..], [Action::HandOver { conn: given, to: CoreId(1) }] if given == conn), "{out:?}");
+    out.clear();
+    world.shard.handle(world.now, accepted(5, 4), &mut out);
+    assert!(matches!(out[..], [Action::Recv { conn: kept, .. }] if kept == conn), "{out:?}");
 }
 
 #[test]

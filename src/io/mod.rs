@@ -12,6 +12,7 @@
 pub mod bell;
 pub mod clock;
 pub mod cpu;
+pub mod crowd;
 pub mod device;
 pub mod disk;
 pub mod file;

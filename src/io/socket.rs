@@ -6,20 +6,22 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use io_uring::squeue::Flags;
 use io_uring::{cqueue, opcode, types};
 use rustix::net::{Shutdown, SocketAddrAny, connect_unspec, getpeername, shutdown};
 
 use crate::arena::Lease;
-use crate::ids::{ConnId, Errno, MonoMicros};
+use crate::ids::{ConnId, CoreId, Errno, MonoMicros};
 use crate::io::Io;
+use crate::io::crowd::Crowds;
 use crate::io::op::Token;
 use crate::io::ring::outcome;
 use crate::io::sending::{Outgoing, Step};
 use crate::io::small_pool::{GROUP, SmallPool};
 use crate::shard::action::{Linger, Parts, RecvInto};
-use crate::shard::event::{Event, Received};
+use crate::shard::event::{Crowd, Event, Received};
 
 /// The connections of one core.
 pub struct Net {
@@ -31,6 +33,7 @@ pub struct Net {
     /// Slots that were used and are free again.
     free: Vec<u32>,
     connections_max: u32,
+    crowds: Arc<Crowds>,
     pool: SmallPool,
     /// Connections whose small receive found no block.
     starved: VecDeque<ConnId>,
@@ -67,7 +70,7 @@ const ACCEPT_PAUSE_MS: u64 = 100;
 
 impl Net {
     /// No connections yet, at most `connections_max` at a time.
-    pub fn new(listener: Option<OwnedFd>, connections_max: u32, pool: SmallPool) -> Net {
+    pub fn new(listener: Option<OwnedFd>, connections_max: u32, crowds: Arc<Crowds>, pool: SmallPool) -> Net {
         Net {
             listener,
             accepting: false,
@@ -76,6 +79,7 @@ impl Net {
             slots: Vec::with_capacity(connections_max as usize),
             free: Vec::with_capacity(connections_max as usize),
             connections_max,
+            crowds,
             pool,
             starved: VecDeque::new(),
             unfinished: Vec::new(),
@@ -118,8 +122,13 @@ impl Net {
     pub fn accepted(&mut self, io: &mut Io, result: i32) {
         self.accepting = false;
         match outcome(result) {
-            // SAFETY: the result of an accept of ours, which nobody else has seen.
-            Ok(fd) => self.adopt(io, unsafe { OwnedFd::from_raw_fd(fd as RawFd) }),
+            Ok(fd) => {
+                // SAFETY: the result of an accept of ours, which nobody else has seen.
+                let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+                self.crowds.came(io.core);
+                let crowd = self.crowds.seen_from(io.core);
+                self.take(io, fd, crowd);
+            }
             Err(Errno(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)) => {
                 self.accept_again = Some(io.now.plus_millis(ACCEPT_PAUSE_MS));
             }
@@ -128,22 +137,29 @@ impl Net {
         }
     }
 
-    /// Takes a connected socket into the table; it arrives as `Accepted`. Without room, or when the peer has left
-    /// already, it is closed.
+    /// Takes a connection that another core has handed over; it arrives as `Accepted`.
     pub fn adopt(&mut self, io: &mut Io, fd: OwnedFd) {
-        let Some(peer) = peer_of(fd.as_fd()) else { return };
-        let Some(slot) = self.free_slot() else { return };
-        let entry = &mut self.slots[slot as usize];
-        entry.conn = Some(Conn { fd, recv: Receiving::No, send: None, closing: false });
-        io.events.push(Event::Accepted { conn: ConnId { slot, turn: entry.turn }, peer });
+        self.take(io, fd, None);
     }
 
-    /// Gives a connection without operations away; its slot is free at once.
+    /// Takes a counted socket into the table. Without room, or when the peer has left already, it is closed.
+    fn take(&mut self, io: &mut Io, fd: OwnedFd, crowd: Option<Crowd>) {
+        let peer = peer_of(fd.as_fd());
+        let Some((slot, peer)) = peer.and_then(|peer| Some((self.free_slot()?, peer))) else {
+            return self.crowds.went(io.core);
+        };
+        let entry = &mut self.slots[slot as usize];
+        entry.conn = Some(Conn { fd, recv: Receiving::No, send: None, closing: false });
+        io.events.push(Event::Accepted { conn: ConnId { slot, turn: entry.turn }, peer, crowd });
+    }
+
+    /// Gives a connection without operations away to core `to`; its slot is free at once.
     ///
     /// # Panics
     /// When an operation is in flight.
-    pub fn release(&mut self, conn: ConnId) -> OwnedFd {
+    pub fn release(&mut self, io: &Io, conn: ConnId, to: CoreId) -> OwnedFd {
         assert!(self.conn(conn).is_idle(), "{conn:?} handed over with an operation in flight");
+        self.crowds.moved(io.core, to);
         self.vacate(conn.slot)
     }
 
@@ -309,6 +325,7 @@ impl Net {
         let turn = self.slots[slot as usize].turn;
         if self.slots[slot as usize].conn.as_ref().is_some_and(|open| open.closing && open.is_idle()) {
             drop(self.vacate(slot));
+            self.crowds.went(io.core);
             io.events.push(Event::Closed { conn: ConnId { slot, turn } });
         }
     }

@@ -13,6 +13,7 @@ use crate::control::image::FlushMode;
 use crate::control::{Control, ControlConfig, raft_log, start as control_start};
 use crate::fatal::Reason;
 use crate::ids::CoreId;
+use crate::io::crowd::Crowds;
 use crate::io::device::{self, DeviceFacts, check_direct_io};
 use crate::io::file::Registry;
 use crate::io::listen;
@@ -127,6 +128,7 @@ impl Parts<'_> {
             .collect::<Result<_, _>>()?;
         let regions = Regions::new(memories.iter().map(Memory::region).collect());
         let registry = Arc::new(Registry::default());
+        let crowds = Arc::new(Crowds::new(posts.len()));
         let shared = |error: std::io::Error| kernel("share the data directories", &error);
         let (fds, locks) = (self.dirs.fds().map_err(shared)?, self.dirs.locks().map_err(shared)?);
         for (index, ((post, listener), memory)) in posts.into_iter().zip(listeners).zip(memories).enumerate() {
@@ -140,6 +142,7 @@ impl Parts<'_> {
                 registry: Arc::clone(&registry),
                 listener: Some(listener),
                 post,
+                crowds: Arc::clone(&crowds),
                 pulse: Arc::clone(&self.pulses[index]),
                 settings: self.shell_settings(),
             };

@@ -10,6 +10,7 @@ use crate::fatal::Reason;
 use crate::ids::{CoreId, MonoMicros, Now};
 use crate::io::Io;
 use crate::io::clock;
+use crate::io::crowd::Crowds;
 use crate::io::disk::{Disk, WriteOrder};
 use crate::io::file::{DiskFault, Files, Registry, hold_lock};
 use crate::io::job::Jobs;
@@ -59,6 +60,8 @@ pub struct ShellParts {
     pub listener: Option<OwnedFd>,
     /// Its mail.
     pub post: Post,
+    /// The connections of all cores.
+    pub crowds: Arc<Crowds>,
     /// Where it shows that it lives.
     pub pulse: Arc<Pulse>,
     /// Limits and modes.
@@ -110,7 +113,8 @@ impl Shell {
     /// # Errors
     /// `Reason::Kernel` with a remedy when the ring cannot be had.
     pub fn new(parts: ShellParts) -> Result<Shell, Reason> {
-        let ShellParts { core, memory, regions, dirs, locks, registry, listener, post, pulse, settings } = parts;
+        let ShellParts { core, memory, regions, dirs, locks, registry, listener, post, crowds, pulse, settings } =
+            parts;
         let mut ring = Ring::new(&RingSettings {
             buffers: memory.chunks(),
             files: settings.active_files_max + locks.len() as u32,
@@ -128,7 +132,7 @@ impl Shell {
             io: Io { ring, core, memory, regions, files, now: clock::mono(), events: Vec::new() },
             disk: Disk::default(),
             jobs,
-            net: Net::new(listener, settings.connections_max, pool),
+            net: Net::new(listener, settings.connections_max, crowds, pool),
             post,
             completions: Vec::new(),
             pulse,
@@ -187,7 +191,7 @@ impl Shell {
             Action::Chunk { change } => self.change_chunk(change),
             Action::Mail { to, message } => self.post.send(to, Letter::Message(message)),
             Action::HandOver { conn, to } => {
-                let socket = self.net.release(conn);
+                let socket = self.net.release(io, conn, to);
                 self.post.send(Peer::Core(to), Letter::Socket(socket));
             }
             Action::Fatal { reason } => reason.end(),

@@ -6,19 +6,21 @@
 use std::net::SocketAddr;
 
 use crate::arena::Lease;
-use crate::ids::{ConnId, Errno, FileId, FileJobId, FlushId, ProbeId, ReadId, WriteId};
+use crate::ids::{ConnId, CoreId, Errno, FileId, FileJobId, FlushId, ProbeId, ReadId, WriteId};
 use crate::shard::action::{FileRange, Parts};
 use crate::shard::message::{Message, Peer};
 
 /// One thing that happened to this core.
 #[derive(Debug)]
 pub enum Event {
-    /// A client connected; the shell has chosen the slot. The answer is a `Recv` or a `Close`.
+    /// A client connected; the shell has chosen the slot. The answer is a `Recv`, a `Close` or a `HandOver`.
     Accepted {
         /// The new connection.
         conn: ConnId,
         /// Its address, for limits per address and for log lines.
         peer: SocketAddr,
+        /// How full the cores are; `None` when another core handed it over, or there is no other.
+        crowd: Option<Crowd>,
     },
     /// Bytes arrived for the one `Recv` that was outstanding on this connection.
     Received {
@@ -99,6 +101,24 @@ pub enum Event {
     },
     /// `now` reached what `Shard::deadline` asked for.
     Deadline,
+}
+
+/// Connections of the core that accepted one, this one included, and of the core that has fewest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crowd {
+    /// Here.
+    pub here: u32,
+    /// At the least loaded other core.
+    pub least: u32,
+    /// Which that is.
+    pub at: CoreId,
+}
+
+impl Crowd {
+    /// Whether the cores are more even after the newest connection has moved.
+    pub fn is_uneven(&self) -> bool {
+        self.least + 1 < self.here
+    }
 }
 
 /// Where received bytes are.

@@ -10,7 +10,7 @@ use crate::limits::{BLOCK, CHUNK};
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions, Linger, RecvInto};
 use crate::shard::connection::{HEAD_BYTES, Intake, Phase};
-use crate::shard::event::Received;
+use crate::shard::event::{Crowd, Received};
 
 /// What intake keeps beyond the connections.
 #[derive(Debug, Default)]
@@ -30,7 +30,19 @@ impl Shard {
         self.provide_owed(out);
     }
 
-    pub(super) fn on_accepted(&mut self, now: Now, conn: ConnId, peer: SocketAddr, out: &mut Actions) {
+    pub(super) fn on_accepted(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        peer: SocketAddr,
+        crowd: Option<Crowd>,
+        out: &mut Actions,
+    ) {
+        if let Some(crowd) = crowd.filter(Crowd::is_uneven) {
+            self.metrics.count.connections_handed_over += 1;
+            return out.push(Action::HandOver { conn, to: crowd.at });
+        }
+        self.metrics.count.connections_accepted += 1;
         if let Err(refusal) = self.connections.accept(conn, peer, now.mono) {
             tracing::warn!(%peer, ?refusal, "connection refused: too many");
             self.metrics.count.connections_refused += 1;

@@ -146,7 +146,7 @@ impl Shard {
     /// Something happened. Appends what is to be done to `out`.
     pub fn handle(&mut self, now: Now, event: Event, out: &mut Actions) {
         match event {
-            Event::Accepted { conn, peer } => self.on_accepted(now, conn, peer, out),
+            Event::Accepted { conn, peer, crowd } => self.on_accepted(now, conn, peer, crowd, out),
             Event::Received { conn, bytes } => self.on_received(now, conn, bytes, out),
             Event::Hangup { conn, window, error } => self.on_hangup(conn, window, error, out),
             Event::Sent { conn, parts, result } => self.on_sent(now, conn, parts, result, out),

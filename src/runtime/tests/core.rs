@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::arena::{Arena, ArenaConfig, ChunkChange, Lease, Pool, PoolMinima, Regions};
 use crate::ids::{ConnId, CoreId, DirId, FileId, FileJobId, MonoMicros, Offset};
 use crate::io::clock;
+use crate::io::crowd::Crowds;
 use crate::io::file::Registry;
 use crate::io::listen::listen;
 use crate::io::memory::Memory;
@@ -28,6 +29,7 @@ pub struct Core {
     pub arena: Arena,
     pub regions: Arc<Regions>,
     pub pulse: Arc<Pulse>,
+    pub crowds: Arc<Crowds>,
     pub address: SocketAddr,
     pub path: PathBuf,
     events: Vec<Event>,
@@ -60,6 +62,7 @@ impl Core {
         let open: OwnedFd = std::fs::File::open(dir.path()).expect("open data dir").into();
         let mut posts = posts(2, 64).expect("posts");
         let pulse = Arc::new(Pulse::new(1));
+        let crowds = Arc::new(Crowds::new(2));
         let shell = Shell::new(ShellParts {
             core,
             memory,
@@ -69,13 +72,26 @@ impl Core {
             registry: Arc::new(Registry::default()),
             listener: listeners.into_iter().next(),
             post: posts.remove(0),
+            crowds: Arc::clone(&crowds),
             pulse: Arc::clone(&pulse),
             settings,
         })
         .expect("shell");
         let arena = Arena::new(config, Arc::clone(&regions));
         let path = dir.path().to_path_buf();
-        Core { shell, arena, regions, pulse, address, path, events: Vec::new(), jobs: 0, others: posts, _dir: dir }
+        Core {
+            shell,
+            arena,
+            regions,
+            pulse,
+            crowds,
+            address,
+            path,
+            events: Vec::new(),
+            jobs: 0,
+            others: posts,
+            _dir: dir,
+        }
     }
 
     /// Ends the core in an orderly way and keeps its files.

@@ -8,7 +8,7 @@ use crate::io::op::Token;
 use crate::io::ring::{Ring, RingSettings, Wait};
 use crate::runtime::mailbox::{Letter, Post, posts};
 use crate::shard::action::Action;
-use crate::shard::event::{Event, Received};
+use crate::shard::event::{Crowd, Event, Received};
 use crate::shard::message::{Message, Origin, Peer};
 
 use super::core::Core;
@@ -176,7 +176,10 @@ fn a_handed_over_connection_arrives_elsewhere_with_what_was_not_read() {
     let conn = core.accepted();
     core.act(Action::HandOver { conn, to: CoreId(1) });
     core.turn(Some(MonoMicros(0)));
+    let after = Crowd { here: 0, least: 1, at: CoreId(1) };
+    assert_eq!(core.crowds.seen_from(CoreId(0)), Some(after), "it counts where it goes");
     // The neighbour hands it back: the same way, in the other direction.
+    core.crowds.moved(CoreId(1), CoreId(0));
     let mut sockets = Vec::new();
     neighbour.receive(|from, letter| match letter {
         Letter::Socket(socket) => sockets.push((from, socket)),
