@@ -25,6 +25,9 @@ use crate::runtime::raft_files::Order;
 use crate::runtime::supervise::Report;
 use crate::shard::message::{FinalOffsets, Peer};
 
+/// Priority of the control thread.
+const NICE: i32 = -10;
+
 /// What the control thread is started with.
 pub struct ControlThread {
     /// The decisions.
@@ -43,6 +46,8 @@ pub struct ControlThread {
     pub dirs: Vec<PathBuf>,
     /// The CPU it stays on, when threads are pinned.
     pub cpu: Option<usize>,
+    /// Whether it may be real-time; not on a host where it shares its CPU with a data core.
+    pub real_time: bool,
     /// Tells the main thread.
     pub reports: Sender<Report>,
 }
@@ -56,10 +61,21 @@ pub fn start(thread: ControlThread) -> std::io::Result<()> {
         if let Some(cpu) = thread.cpu {
             cpu::pin(cpu);
         }
+        take_precedence(thread.real_time);
         let now = clock::now();
         Loop { thread, actions: Vec::new(), queries: BTreeMap::new(), asked: 0 }.run(now);
     };
     std::thread::Builder::new().name("control".to_owned()).spawn(run).map(drop)
+}
+
+/// Puts the thread ahead of what shares its CPU: a late heartbeat would look like a dead broker.
+fn take_precedence(real_time: bool) {
+    if let Err(errno) = cpu::nice(NICE) {
+        tracing::info!(%errno, "the control thread keeps its priority: nice {NICE} needs CAP_SYS_NICE or LimitNICE");
+    }
+    if real_time && let Err(errno) = cpu::become_real_time() {
+        tracing::info!(%errno, "the control thread is not real-time: it needs CAP_SYS_NICE or LimitRTPRIO=1");
+    }
 }
 
 struct Loop {

@@ -80,6 +80,7 @@ pub fn run(config: &Config) -> Result<End, Reason> {
         pulses,
         dirs: config.data_dirs.clone(),
         cpu: config.threads.pin.then_some(config.threads.control_cpu),
+        real_time: !config.threads.small_host,
         reports,
     };
     control::start(thread).map_err(|error| kernel("start the control thread", &error))?;
