@@ -2,6 +2,9 @@
 //!
 //! What may go wrong is the simulator's subject; this shows that the parts fit.
 
+#[path = "shard/fetch.rs"]
+mod fetch_transcripts;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -27,7 +30,16 @@ use pinion::shard::config::ShardConfig;
 use pinion::shard::event::{Crowd, Event, FileDone, Received};
 use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query};
 
-const CONN: ConnId = ConnId { slot: 0, turn: 1 };
+/// The connections of the world: the second one is for what must not wait behind the first.
+const CONNS: [ConnId; 2] = [ConnId { slot: 0, turn: 1 }, ConnId { slot: 1, turn: 1 }];
+
+/// One connection as its client sees it.
+#[derive(Default)]
+struct Pipe {
+    input: VecDeque<u8>,
+    waiting: Option<RecvInto>,
+    output: Vec<u8>,
+}
 const TOPIC: TopicId = TopicId([7; 16]);
 const PARTITION: PartitionId = PartitionId { topic: TOPIC, index: PartitionIndex(0) };
 
@@ -36,12 +48,13 @@ struct World {
     memory: Arc<Regions>,
     now: Now,
     small: VecDeque<Lease>,
-    input: VecDeque<u8>,
-    waiting: Option<RecvInto>,
-    output: Vec<u8>,
+    pipes: [Pipe; 2],
+    /// The connection in use.
+    at: usize,
     files: BTreeMap<FileId, Vec<u8>>,
     mail: Vec<Message>,
     writes: usize,
+    reads: usize,
     /// Actions that wait in `held` instead of completing at once.
     hold: Option<fn(&Action) -> bool>,
     held: Vec<Action>,
@@ -79,7 +92,7 @@ fn config() -> Arc<ShardConfig> {
     })
 }
 
-fn view() -> ClusterView {
+fn view(partitions: i32) -> ClusterView {
     let replica = BrokerId(1);
     let partition = PartitionImage {
         replicas: vec![replica],
@@ -91,7 +104,7 @@ fn view() -> ClusterView {
     let topic = TopicImage {
         id: TOPIC,
         name: "t".into(),
-        partitions: vec![partition],
+        partitions: vec![partition; partitions as usize],
         overrides: BTreeMap::new(),
         config: Arc::new(TopicConfig::default()),
     };
@@ -115,7 +128,7 @@ fn view() -> ClusterView {
     ClusterView {
         node: replica,
         image: Arc::new(image),
-        routes: BTreeMap::from([(TOPIC, Arc::from([Some(CoreId(0))]))]),
+        routes: BTreeMap::from([(TOPIC, Arc::from(vec![Some(CoreId(0)); partitions as usize]))]),
         dirs: Arc::from([DirView { path: "d".into(), online: true, total_bytes: -1, usable_bytes: -1 }]),
     }
 }
@@ -126,6 +139,11 @@ impl World {
     }
 
     fn with(topic_config: TopicConfig) -> World {
+        World::of(1, topic_config)
+    }
+
+    /// With so many partitions.
+    fn of(partitions: i32, topic_config: TopicConfig) -> World {
         let config = config();
         let memory = Regions::new(vec![Region::heap(Arena::region_bytes(&config.arena))]);
         let now = Now { mono: MonoMicros(1_000_000), wall: WallMillis(1_700_000_000_000) };
@@ -137,29 +155,33 @@ impl World {
             memory,
             now,
             small: VecDeque::new(),
-            input: VecDeque::new(),
-            waiting: None,
-            output: Vec::new(),
+            pipes: Default::default(),
+            at: 0,
             files: BTreeMap::new(),
             mail: Vec::new(),
             writes: 0,
+            reads: 0,
             hold: None,
             held: Vec::new(),
             jobs: Vec::new(),
             checkpoints: Vec::new(),
         };
         world.run(out);
-        let host = HostPartition {
-            id: PARTITION,
+        let config = Arc::new(topic_config);
+        let host = |index| HostPartition {
+            id: PartitionId { topic: TOPIC, index: PartitionIndex(index) },
             topic: "t".into(),
-            dir: PartitionDir { dir: DirId(0), name: "t-0".into() },
+            dir: PartitionDir { dir: DirId(0), name: format!("t-{index}").into() },
             leader_epoch: LeaderEpoch(3),
-            config: Arc::new(topic_config),
+            config: Arc::clone(&config),
             log: RecoveredLog::default(),
         };
-        world.event(Event::Mail { from: Peer::Control, message: Message::Host(vec![host]) });
-        world.event(Event::Mail { from: Peer::Control, message: Message::View(Arc::new(view())) });
-        world.event(Event::Accepted { conn: CONN, peer: "127.0.0.1:5000".parse().expect("an address"), crowd: None });
+        let hosts = (0..partitions).map(host).collect();
+        world.event(Event::Mail { from: Peer::Control, message: Message::Host(hosts) });
+        world.event(Event::Mail { from: Peer::Control, message: Message::View(Arc::new(view(partitions))) });
+        for conn in CONNS {
+            world.event(Event::Accepted { conn, peer: "127.0.0.1:5000".parse().expect("an address"), crowd: None });
+        }
         world
     }
 
@@ -183,9 +205,11 @@ impl World {
             self.shard.turn_end(self.now, &mut out);
             actions.extend(out);
         }
-        if self.waiting.is_some() && !self.input.is_empty() {
-            let event = self.receive();
-            self.event(event);
+        for slot in 0..CONNS.len() {
+            if self.pipes[slot].waiting.is_some() && !self.pipes[slot].input.is_empty() {
+                let event = self.receive(slot);
+                self.event(event);
+            }
         }
     }
 
@@ -205,18 +229,19 @@ impl World {
                 self.small.push_back(lease);
                 return None;
             }
-            Action::Recv { into, .. } => {
-                self.waiting = Some(into);
+            Action::Recv { conn, into } => {
+                self.pipes[conn.slot as usize].waiting = Some(into);
                 return None;
             }
             Action::Send { conn, parts } => {
+                let output = &mut self.pipes[conn.slot as usize].output;
                 for part in &parts {
                     match part {
-                        Part::Bytes(bytes) => self.output.extend_from_slice(bytes),
-                        Part::Arena(lease) => self.output.extend_from_slice(self.memory.bytes(lease)),
+                        Part::Bytes(bytes) => output.extend_from_slice(bytes),
+                        Part::Arena(lease) => output.extend_from_slice(self.memory.bytes(lease)),
                         Part::File(range) => {
                             let from = range.at.0 as usize;
-                            self.output.extend_from_slice(&self.files[&range.file][from..from + range.len as usize]);
+                            output.extend_from_slice(&self.files[&range.file][from..from + range.len as usize]);
                         }
                     }
                 }
@@ -235,6 +260,7 @@ impl World {
             }
             Action::Flush { flush, .. } => Event::Flushed { flush, result: Ok(()) },
             Action::Read { read, range, mut into } => {
+                self.reads += 1;
                 let contents = &self.files[&range.file];
                 let from = range.at.0 as usize;
                 let len = (range.len as usize).min(contents.len() - from);
@@ -281,20 +307,21 @@ impl World {
         }
     }
 
-    fn receive(&mut self) -> Event {
-        match self.waiting.take().expect("looked at") {
+    fn receive(&mut self, slot: usize) -> Event {
+        let pipe = &mut self.pipes[slot];
+        match pipe.waiting.take().expect("looked at") {
             RecvInto::Small => {
                 let mut lease = self.small.pop_front().expect("the shard provides small blocks");
-                let len = self.input.len().min(lease.len() as usize);
-                let bytes: Vec<u8> = self.input.drain(..len).collect();
+                let len = pipe.input.len().min(lease.len() as usize);
+                let bytes: Vec<u8> = pipe.input.drain(..len).collect();
                 self.memory.fill(&mut lease, 0, &bytes);
-                Event::Received { conn: CONN, bytes: Received::Small { lease, len: len as u32 } }
+                Event::Received { conn: CONNS[slot], bytes: Received::Small { lease, len: len as u32 } }
             }
             RecvInto::Window { mut lease, from } => {
-                let len = self.input.len().min((lease.len() - from) as usize);
-                let bytes: Vec<u8> = self.input.drain(..len).collect();
+                let len = pipe.input.len().min((lease.len() - from) as usize);
+                let bytes: Vec<u8> = pipe.input.drain(..len).collect();
                 self.memory.fill(&mut lease, from, &bytes);
-                Event::Received { conn: CONN, bytes: Received::Window { lease, len: len as u32 } }
+                Event::Received { conn: CONNS[slot], bytes: Received::Window { lease, len: len as u32 } }
             }
         }
     }
@@ -311,13 +338,14 @@ impl World {
         message.encode(version, &mut request);
         let len = request.len() as u32 - 4;
         request[..4].copy_from_slice(&len.to_be_bytes());
-        self.input.extend(request);
+        self.pipes[self.at].input.extend(request);
         self.run(Actions::new());
     }
 
     fn answer(&mut self, api: ApiKey, version: i16) -> Vec<u8> {
-        let size = u32::from_be_bytes(self.output[..4].try_into().expect("a length")) as usize;
-        let frame: Vec<u8> = self.output.drain(..4 + size).skip(4).collect();
+        let output = &mut self.pipes[self.at].output;
+        let size = u32::from_be_bytes(output[..4].try_into().expect("a length")) as usize;
+        let frame: Vec<u8> = output.drain(..4 + size).skip(4).collect();
         let (correlation, body) = frame::response_header(api, version, &frame).expect("a header");
         assert_eq!(correlation, 9);
         body.to_vec()
@@ -338,7 +366,7 @@ impl World {
     }
 
     fn fetched(&mut self) -> Option<(ErrorCode, i64, Vec<u8>)> {
-        if self.output.is_empty() {
+        if !self.is_answered() {
             return None;
         }
         let body = self.answer(ApiKey::FETCH, 11);
@@ -350,6 +378,10 @@ impl World {
 }
 
 impl World {
+    fn is_answered(&self) -> bool {
+        !self.pipes[self.at].output.is_empty()
+    }
+
     fn wait(&mut self, millis: u64) {
         self.now.mono = self.now.mono.plus_millis(millis);
         self.event(Event::Deadline);
@@ -512,7 +544,7 @@ fn a_group_has_no_coordinator_and_a_transaction_never_gets_one() {
 fn what_is_decided_at_once_is_answered_once() {
     let mut world = World::new();
     world.post(ApiKey::PRODUCE, 9, &produce_request(0, &batch(b"unanswered")));
-    assert!(world.output.is_empty(), "acks=0 has no answer");
+    assert!(!world.is_answered(), "acks=0 has no answer");
     let mut damaged = batch(b"damaged");
     *damaged.last_mut().expect("a batch has bytes") ^= 1;
     assert_eq!(world.produce(1, &damaged), (ErrorCode::CORRUPT_MESSAGE, Offset(-1)));
@@ -566,7 +598,7 @@ fn a_checkpoint_points_behind_whole_batches() {
     world.wait(1_000);
     assert_eq!(world.stable(), (Offset(1), FilePos(batch(b"one").len() as u64)));
     world.release();
-    assert!(!world.output.is_empty(), "acknowledged now");
+    assert!(world.is_answered(), "acknowledged now");
 }
 
 /// 40 segments of one batch each, of which the oldest are no longer in memory.

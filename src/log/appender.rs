@@ -547,3 +547,6 @@ pub struct NewBatch {
     /// Largest timestamp, ms.
     pub max_timestamp: i64,
 }
+
+#[cfg(test)]
+mod tests;

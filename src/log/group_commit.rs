@@ -86,55 +86,132 @@ impl GroupCommit {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error;
+    use std::fmt::Write as _;
+
+    use proptest::prelude::*;
+
     use super::*;
+
+    struct Script(GroupCommit);
+
+    #[derive(goldenscript::Command)]
+    enum Command {
+        /// So many writes of one turn are submitted.
+        Turn {
+            writes: usize,
+            #[arg(key, optional)]
+            unwritten: bool,
+        },
+        /// So many plain writes have completed, and one that is durable by itself.
+        Written {
+            plain: usize,
+            #[arg(key, optional)]
+            durable: bool,
+        },
+        /// The end of a turn: is a flush submitted?
+        Flush,
+        /// It has completed.
+        Flushed,
+    }
+
+    impl goldenscript::Runner for Script {
+        type Command = Command;
+
+        fn run(&mut self, command: &Command, _: &goldenscript::Context) -> Result<String, Box<dyn Error>> {
+            let Script(commit) = self;
+            let mut out = String::new();
+            match *command {
+                Command::Turn { writes, unwritten } => {
+                    for _ in 0..writes {
+                        let Submission { sync, durable } = commit.submit(writes, unwritten);
+                        let how = if sync { "RWF_DSYNC" } else { "plain" };
+                        writeln!(
+                            out,
+                            "{how}, {}",
+                            if durable { "durable when it completes" } else { "to be flushed" }
+                        )?;
+                    }
+                }
+                Command::Written { plain, durable } => {
+                    (0..plain).for_each(|_| commit.on_written(false));
+                    (0..usize::from(durable)).for_each(|_| commit.on_written(true));
+                }
+                Command::Flush => {
+                    let flush = commit.should_flush();
+                    if flush {
+                        commit.on_flush_submitted();
+                    }
+                    writeln!(out, "{}", if flush { "flush" } else { "no flush" })?;
+                }
+                Command::Flushed => commit.on_flushed(),
+            }
+            if commit.is_quiet() {
+                writeln!(out, "quiet")?;
+            }
+            Ok(out)
+        }
+    }
+
+    fn run(script: &str, way: FlushWay) {
+        let path = format!("{}/tests/golden/log/group_commit/{script}", env!("CARGO_MANIFEST_DIR"));
+        goldenscript::run(&mut Script(GroupCommit::new(way)), path).expect("the script runs");
+    }
 
     #[test]
     fn a_lone_write_syncs_itself_and_needs_no_flush() {
-        let mut commit = GroupCommit::new(FlushWay::Sync);
-        assert_eq!(commit.submit(1, false), Submission { sync: true, durable: true });
-        commit.on_written(true);
-        assert!(!commit.should_flush() && commit.is_quiet());
+        run("lone_write", FlushWay::Sync);
     }
 
     #[test]
     fn writes_of_one_turn_share_one_flush() {
-        let mut commit = GroupCommit::new(FlushWay::Sync);
-        for _ in 0..3 {
-            assert_eq!(commit.submit(3, false), Submission { sync: false, durable: false });
-        }
-        commit.on_written(false);
-        assert!(!commit.should_flush(), "two more are out");
-        commit.on_written(false);
-        commit.on_written(false);
-        assert!(commit.should_flush());
-        commit.on_flush_submitted();
-        assert!(!commit.should_flush());
-        commit.on_flushed();
-        assert!(commit.is_quiet());
+        run("shared_flush", FlushWay::Sync);
     }
 
     #[test]
     fn writes_that_complete_during_a_flush_wait_for_the_next_one() {
-        let mut commit = GroupCommit::new(FlushWay::Sync);
-        commit.submit(2, false);
-        commit.submit(2, false);
-        commit.on_written(false);
-        commit.on_written(false);
-        commit.on_flush_submitted();
-        assert_eq!(commit.submit(1, false), Submission { sync: false, durable: false }, "a flush is in flight");
-        commit.on_written(false);
-        assert!(!commit.should_flush(), "one flush at a time");
-        commit.on_flushed();
-        assert!(commit.should_flush());
+        run("one_flush_at_a_time", FlushWay::Sync);
+    }
+
+    #[test]
+    fn writes_into_unwritten_extents_sync_themselves() {
+        run("unwritten_extents", FlushWay::Sync);
     }
 
     #[test]
     fn a_write_through_device_needs_neither() {
-        let mut commit = GroupCommit::new(FlushWay::Completion);
-        assert_eq!(commit.submit(2, false), Submission { sync: false, durable: true });
-        assert_eq!(commit.submit(2, true), Submission { sync: true, durable: true }, "unwritten extents sync");
-        commit.on_written(true);
-        commit.on_written(true);
-        assert!(!commit.should_flush() && commit.is_quiet());
+        run("write_through", FlushWay::Completion);
+    }
+
+    proptest! {
+        /// Whatever comes when: once nothing more is submitted, the last flush leaves nothing behind.
+        #[test]
+        fn every_plain_write_is_flushed_in_the_end(
+            turns in proptest::collection::vec((0usize..4, any::<bool>(), any::<bool>()), 1..40)
+        ) {
+            let mut commit = GroupCommit::new(FlushWay::Sync);
+            let (mut out, mut flushing) = (Vec::new(), false);
+            let mut turns = turns.into_iter();
+            loop {
+                let next = turns.next();
+                let (writes, completes, flushed) = next.unwrap_or((0, true, true));
+                out.extend((0..writes).map(|_| commit.submit(writes, false).durable));
+                if completes && !out.is_empty() {
+                    commit.on_written(out.remove(0));
+                }
+                if flushing && flushed {
+                    flushing = false;
+                    commit.on_flushed();
+                }
+                if commit.should_flush() {
+                    flushing = true;
+                    commit.on_flush_submitted();
+                }
+                if next.is_none() && out.is_empty() && !flushing {
+                    break;
+                }
+            }
+            prop_assert!(commit.is_quiet(), "{:?}", commit);
+        }
     }
 }
