@@ -383,7 +383,8 @@ impl Hosting {
             by_dir.entry(ask.dir.dir).or_default().push(ask);
         }
         for (dir, asks) in by_dir {
-            let jobs = asks.chunks(RECOVER_PER_JOB_MAX).map(<[_]>::to_vec);
+            let per_job = asks.len().div_ceil(RECOVER_JOBS).clamp(RECOVER_PER_JOB_MIN, PARTITIONS_PER_MESSAGE_MAX);
+            let jobs = asks.chunks(per_job).map(<[_]>::to_vec);
             out.extend(jobs.map(|partitions| Action::Job(Job::Recover { dir, partitions })));
         }
     }
@@ -559,10 +560,13 @@ impl State {
     }
 }
 
-/// Partitions of one recovery job: small, so that the threads share the work and service begins early.
-const RECOVER_PER_JOB_MAX: usize = 32;
+/// Recovery jobs of a directory, as far as their sizes allow: many, so that the threads share the work and service
+/// begins early, but not more, because each ends with a sync of the file system.
+const RECOVER_JOBS: usize = 32;
+/// Partitions of the smallest recovery job.
+const RECOVER_PER_JOB_MIN: usize = 32;
 const RETRY_MS: u64 = 5_000;
-const _: () = assert!(RECOVER_PER_JOB_MAX <= PARTITIONS_PER_MESSAGE_MAX);
+const _: () = assert!(RECOVER_PER_JOB_MIN <= PARTITIONS_PER_MESSAGE_MAX);
 
 /// Errors that pass without the device being broken (errno.h): ENOMEM, EEXIST, ENFILE, EMFILE, ENOSPC, EDQUOT.
 fn is_passing(errno: Errno) -> bool {

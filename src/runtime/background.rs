@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use crate::control::job::{Job, JobDone, NewDir};
 use crate::ids::{DirId, Errno, TopicId};
 use crate::io::cpu;
+use crate::log::segment::UnwrittenExtents;
 use crate::log::text_files::{PARTITION_METADATA, encode_partition_metadata, parse_partition_metadata};
 use crate::runtime::inbox::{Inbox, Input};
 use crate::runtime::recover::{self, DirState};
@@ -26,6 +27,8 @@ pub struct Background {
     pub dirs: Arc<[OwnedFd]>,
     /// What each data directory's checkpoints and marker say.
     pub states: Vec<DirState>,
+    /// Whether recovery may leave extents unwritten; see [`UnwrittenExtents`].
+    pub unwritten: UnwrittenExtents,
     /// How many threads work.
     pub workers: usize,
     /// CPUs that they may use; empty leaves them free.
@@ -73,8 +76,8 @@ impl Background {
             Job::Recover { dir, partitions } => {
                 let fd = self.dir(dir);
                 let state = &self.states[usize::from(dir.0)];
-                let recovered = partitions.iter().map(|ask| (ask.id, recover::partition(fd, state, ask, buffer)));
-                JobDone::Recovered { dir, partitions: recovered.collect() }
+                let partitions = recover::partitions(fd, state, &partitions, self.unwritten, buffer);
+                JobDone::Recovered { dir, partitions }
             }
             Job::Rename { from, to } => {
                 let fd = self.dir(from.dir);
@@ -187,7 +190,8 @@ mod tests {
 
     fn background(path: &std::path::Path) -> Background {
         let fd: OwnedFd = fs::File::open(path).expect("there").into();
-        Background { dirs: Arc::new([fd]), states: vec![], workers: 1, cpus: vec![] }
+        let unwritten = UnwrittenExtents::Allowed;
+        Background { dirs: Arc::new([fd]), states: vec![], unwritten, workers: 1, cpus: vec![] }
     }
 
     fn create(background: &Background, topic: TopicId, count: i32) -> Result<(), Errno> {

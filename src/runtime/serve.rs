@@ -21,6 +21,7 @@ use crate::io::memory::Memory;
 use crate::limits::CHUNK;
 use crate::log::checkpoint::SlotWriter;
 use crate::log::group_commit::FlushWay;
+use crate::log::segment::UnwrittenExtents;
 use crate::runtime::background::{self, Background};
 use crate::runtime::control::{self, ControlThread};
 use crate::runtime::data::{self, DataCore};
@@ -269,6 +270,10 @@ impl Parts<'_> {
         let background = Background {
             dirs: self.dirs.fds().map_err(|error| kernel("share the data directories", &error))?,
             states: states.collect(),
+            unwritten: match self.config.disk.flush_mode {
+                FlushMode::Synced => UnwrittenExtents::Allowed,
+                FlushMode::Written => UnwrittenExtents::Forbidden,
+            },
             workers: threads.data_cpus.len().max(2),
             cpus: if threads.pin { threads.background_cpus.clone() } else { Vec::new() },
         };

@@ -6,7 +6,7 @@ use crate::shard::action::FileKind;
 
 use super::listing::SegmentFiles;
 use super::machine::{Phase, Recovery};
-use super::{RecoveredActive, RecoveredLog, Step};
+use super::{LastStop, RecoveredActive, RecoveredLog, Step};
 
 impl Recovery {
     pub(super) fn finish(&mut self) {
@@ -29,11 +29,18 @@ impl Recovery {
     }
 
     fn begin_fixes(&mut self) {
-        if !self.fixes.is_empty() {
+        if !self.fixes.is_empty() || self.has_unsynced() {
             self.fixes.push_back(Step::Sync);
         }
         self.phase = Phase::Fix;
         self.advance();
+    }
+
+    /// Whether the log holds bytes whose flush no checkpoint tells of. The process that wrote them may have died before
+    /// it: the device's cache can still lose them, and nobody may read them or be told of them until it cannot.
+    fn has_unsynced(&self) -> bool {
+        let stable = self.input.checkpoint.map_or(Offset::ZERO, |entry| entry.stable);
+        self.input.last_stop == LastStop::Crash && stable < self.log.end
     }
 
     fn active(&mut self) -> RecoveredActive {

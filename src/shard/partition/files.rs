@@ -154,6 +154,8 @@ impl SegmentFiles {
                 self.at_mut(base).state = FileState::Open { allocated, extents, growing: false };
             }
             FileWish::Grow { base, to, extents, .. } => {
+                // The old extents may still be unwritten; nothing says where they end.
+                let extents = if self.extents(base) == Extents::Unwritten { Extents::Unwritten } else { extents };
                 self.at_mut(base).state = FileState::Open { allocated: to, extents, growing: false };
             }
             FileWish::Seal { base, .. } => self.files.retain(|file| file.base != base),
