@@ -93,10 +93,11 @@ fn serve_here(dir: &Path) -> String {
     };
     let config = args.resolve(&host::facts()).expect("valid settings");
     std::thread::spawn(move || serve::run(&config).map(|_| ()).expect("it starts"));
-    while std::net::TcpStream::connect(free).is_err() || allocated() == 0 {
+    let address = free.to_string();
+    while std::net::TcpStream::connect(free).is_err() || !Wire::connect(&address).knows_controller() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    free.to_string()
+    address
 }
 
 fn per_ten_thousand(batches: usize, work: impl FnOnce()) -> f64 {

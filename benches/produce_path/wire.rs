@@ -9,7 +9,7 @@ use pinion::kafka::batch_builder::BatchBuilder;
 use pinion::kafka::error_code::ErrorCode;
 use pinion::kafka::frame::{response_header, write_request_header};
 use pinion::kafka::schema::{Api, Message, Reader, Records};
-use pinion::kafka::schema::{api_versions, create_topics, fetch, init_producer_id, list_offsets, produce};
+use pinion::kafka::schema::{api_versions, create_topics, fetch, init_producer_id, list_offsets, metadata, produce};
 
 /// A connection; answers come in the order of the requests.
 pub struct Wire {
@@ -64,6 +64,14 @@ impl Wire {
         self.call(0, &api_versions::ApiVersionsRequest::default());
     }
 
+    /// Whether the broker knows a controller: the last thing that it learns when it starts.
+    pub fn knows_controller(&mut self) -> bool {
+        let version = metadata::Metadata::MAX;
+        let body = self.call(version, &metadata::MetadataRequest::default());
+        let answer = metadata::MetadataResponse::decode(version, &mut Reader::new(&body)).expect("an answer");
+        answer.controller_id.0 >= 0 && !answer.brokers.is_empty()
+    }
+
     /// Creates a topic.
     pub fn create_topic(&mut self, name: &str, partitions: i32) -> Topic {
         let topic = create_topics::CreatableTopic {
@@ -77,8 +85,9 @@ impl Wire {
         let version = create_topics::CreateTopics::MAX;
         let body = self.call(version, &request);
         let answer = create_topics::CreateTopicsResponse::decode(version, &mut Reader::new(&body)).expect("an answer");
-        assert_eq!(answer.topics[0].error_code, ErrorCode::NONE, "{:?}", answer.topics[0].error_message);
-        Topic { name: name.to_owned(), id: answer.topics[0].topic_id }
+        let topic = &answer.topics[0];
+        assert_eq!(topic.error_code, ErrorCode::NONE, "{:?}", topic.error_message);
+        Topic { name: name.to_owned(), id: topic.topic_id }
     }
 
     /// How many of the first `partitions` of a topic say that their log has records.
