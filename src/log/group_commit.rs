@@ -4,13 +4,27 @@
 //! fdatasync covers all that had completed when it was submitted. It counts; which bytes a flush covers is known by each
 //! partition's appender.
 
+use crate::log::segment::UnwrittenExtents;
+
 /// What makes a completed write stable on this device and in this `flush.mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlushWay {
-    /// Its completion: the device has no volatile cache, or `flush.mode = written`.
+    /// `flush.mode = written`: its completion, into extents that are written and synced already.
+    Written,
+    /// Its completion: the device has no volatile cache.
     Completion,
     /// A sync: the device caches writes.
     Sync,
+}
+
+impl FlushWay {
+    /// Whether writes may go into unwritten extents and sync themselves. With `flush.mode = written` no write syncs.
+    pub fn unwritten_extents(self) -> UnwrittenExtents {
+        match self {
+            FlushWay::Written => UnwrittenExtents::Forbidden,
+            FlushWay::Completion | FlushWay::Sync => UnwrittenExtents::Allowed,
+        }
+    }
 }
 
 /// How one write is to be submitted.
@@ -38,13 +52,18 @@ impl GroupCommit {
         GroupCommit { way, in_flight: 0, plain_in_flight: 0, unflushed: 0, flushing: false }
     }
 
+    /// What makes a write stable here.
+    pub fn way(&self) -> FlushWay {
+        self.way
+    }
+
     /// One write is about to be submitted, one of `in_turn` of this turn. Writes into `unwritten` extents always sync
     /// themselves: an fdatasync of another file would not commit their conversion.
     pub fn submit(&mut self, in_turn: usize, unwritten: bool) -> Submission {
         assert!(in_turn > 0, "a write is one of its turn's");
         let alone = in_turn == 1 && self.in_flight == 0 && self.unflushed == 0 && !self.flushing;
         let sync = unwritten || (self.way == FlushWay::Sync && alone);
-        let durable = sync || self.way == FlushWay::Completion;
+        let durable = sync || self.way != FlushWay::Sync;
         self.in_flight += 1;
         self.plain_in_flight += u32::from(!durable);
         Submission { sync, durable }

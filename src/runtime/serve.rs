@@ -304,8 +304,11 @@ fn flush_ways(config: &Config, dirs: &DataDirs) -> Result<Vec<FlushWay>, Reason>
         let facts = DeviceFacts::of(std::os::fd::AsFd::as_fd(&dir.fd));
         tracing::info!(dir = %dir.path.display(), "{facts}");
         let through = facts.way == device::FlushWay::WriteThrough;
-        let written = config.disk.flush_mode == FlushMode::Written;
-        ways.push(if through || written { FlushWay::Completion } else { FlushWay::Sync });
+        ways.push(match config.disk.flush_mode {
+            FlushMode::Written => FlushWay::Written,
+            FlushMode::Synced if through => FlushWay::Completion,
+            FlushMode::Synced => FlushWay::Sync,
+        });
     }
     Ok(ways)
 }

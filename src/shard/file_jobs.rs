@@ -146,7 +146,7 @@ impl Shard {
     pub(super) fn see_to_files(&mut self, now: Now, slot: u32, out: &mut Actions) {
         while let Some(partition) = self.partitions.by_slot(slot)
             && partition.check_serving().is_ok()
-            && let Some(wish) = partition.file_wish(now.mono)
+            && let Some(wish) = partition.file_wish(now.mono, self.writes.unwritten_extents(partition.dir.dir))
         {
             self.run_wish(slot, wish, out);
         }

@@ -5,6 +5,7 @@ use crate::arena::Lease;
 use crate::ids::{DirId, Errno, FileId, FlushId, Generation, Now, WriteId};
 use crate::log::appender::{LogPos, WritePlan};
 use crate::log::group_commit::{FlushWay, GroupCommit};
+use crate::log::segment::UnwrittenExtents;
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions, Extents};
 
@@ -88,6 +89,11 @@ impl Writes {
         !std::mem::replace(&mut self.dirs[usize::from(dir.0)].failed, true)
     }
 
+    /// Whether files of a directory may grow into unwritten extents.
+    pub fn unwritten_extents(&self, dir: DirId) -> UnwrittenExtents {
+        self.dirs[usize::from(dir.0)].commit.way().unwritten_extents()
+    }
+
     fn dir(&mut self, dir: DirId) -> &mut DirWrites {
         &mut self.dirs[usize::from(dir.0)]
     }
@@ -134,7 +140,7 @@ impl Shard {
     fn submit_write(&mut self, slot: u32, dir: DirId, plan: WritePlan, out: &mut Actions) {
         let partition = self.partitions.by_slot(slot).expect("it planned the write in this turn");
         let file = partition.written_file(plan.segment).expect("only open files are written");
-        let unwritten = partition.files.extents(plan.segment) == Extents::Unwritten;
+        let unwritten = partition.files.extents(plan.segment, plan.at) == Extents::Unwritten;
         let planned = self.writes.dir(dir).planned;
         let way = self.writes.dir(dir).commit.submit(planned, unwritten);
         let WritePlan { at, block, generation, to, .. } = plan;

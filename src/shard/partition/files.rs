@@ -25,8 +25,8 @@ enum FileState {
     Absent,
     /// A create or open job is at it.
     Opening,
-    /// It may be written up to `allocated`.
-    Open { allocated: FilePos, extents: Extents, growing: bool },
+    /// It may be written up to `allocated`; a write below `unwritten_to` may meet unwritten extents.
+    Open { allocated: FilePos, unwritten_to: FilePos, growing: bool },
     /// A seal job is at it.
     Sealing,
 }
@@ -83,21 +83,17 @@ impl FileWish {
 #[derive(Debug)]
 pub struct SegmentFiles {
     files: VecDeque<SegmentFile>,
-    /// Length of the recovered file that is not open yet, and the state of its extents.
-    recovered: Option<(FilePos, Extents)>,
+    /// Length of the recovered file that is not open yet.
+    recovered: Option<FilePos>,
     rate: AppendRate,
 }
 
 impl SegmentFiles {
-    /// The active segment starts at `base`; `allocated` and `extents` are of the file that recovery
-    /// found, if it found one.
-    pub fn new(base: Offset, allocated: Option<FilePos>, extents: Extents) -> SegmentFiles {
+    /// The active segment starts at `base`; `allocated` is the length of the file that recovery found, if it found one.
+    /// Zeros that are read may be unwritten extents, so that every write into such a file syncs itself.
+    pub fn new(base: Offset, allocated: Option<FilePos>) -> SegmentFiles {
         let active = SegmentFile { base, file: FileId(0), state: FileState::Absent };
-        SegmentFiles {
-            files: VecDeque::from([active]),
-            recovered: allocated.map(|allocated| (allocated, extents)),
-            rate: AppendRate::default(),
-        }
+        SegmentFiles { files: VecDeque::from([active]), recovered: allocated, rate: AppendRate::default() }
     }
 
     /// How far the segment at `base` may be written; `None` while its file is not open.
@@ -108,10 +104,11 @@ impl SegmentFiles {
         }
     }
 
-    /// State of the extents that the segment at `base` is written into.
-    pub fn extents(&self, base: Offset) -> Extents {
+    /// State of the extents that a write at `at` of the segment at `base` goes into. What was grown unwritten stays so
+    /// until the writes have passed it, whatever the steps behind it are.
+    pub fn extents(&self, base: Offset, at: FilePos) -> Extents {
         match self.at(base).map(|file| &file.state) {
-            Some(FileState::Open { extents, .. }) => *extents,
+            Some(FileState::Open { unwritten_to, .. }) if *unwritten_to <= at => Extents::Zeroed,
             _ => Extents::Unwritten,
         }
     }
@@ -146,20 +143,24 @@ impl SegmentFiles {
     /// That job is done.
     pub fn on_job_done(&mut self, wish: FileWish) {
         match wish {
-            FileWish::Create { base, len, extents } => {
-                self.at_mut(base).state = FileState::Open { allocated: FilePos(len), extents, growing: false };
-            }
+            FileWish::Create { base, len, extents } => self.on_grown(base, FilePos(len), extents),
             FileWish::Open { base } => {
-                let (allocated, extents) = self.recovered.take().expect("only a recovered file is opened");
-                self.at_mut(base).state = FileState::Open { allocated, extents, growing: false };
+                let allocated = self.recovered.take().expect("only a recovered file is opened");
+                self.on_grown(base, allocated, Extents::Unwritten);
             }
-            FileWish::Grow { base, to, extents, .. } => {
-                // The old extents may still be unwritten; nothing says where they end.
-                let extents = if self.extents(base) == Extents::Unwritten { Extents::Unwritten } else { extents };
-                self.at_mut(base).state = FileState::Open { allocated: to, extents, growing: false };
-            }
+            FileWish::Grow { base, to, extents, .. } => self.on_grown(base, to, extents),
             FileWish::Seal { base, .. } => self.files.retain(|file| file.base != base),
         }
+    }
+
+    fn on_grown(&mut self, base: Offset, allocated: FilePos, extents: Extents) {
+        let state = &mut self.at_mut(base).state;
+        let before = match state {
+            FileState::Open { unwritten_to, .. } => *unwritten_to,
+            _ => FilePos(0),
+        };
+        let unwritten_to = if extents == Extents::Unwritten { allocated } else { before };
+        *state = FileState::Open { allocated, unwritten_to, growing: false };
     }
 
     /// That job found the disk full; nothing has changed.
@@ -208,15 +209,16 @@ impl SegmentFiles {
 
 impl Partition {
     /// What should be done with its files now; the caller runs it and reports with `files.on_job`.
-    pub fn file_wish(&self, now: MonoMicros) -> Option<FileWish> {
+    pub fn file_wish(&self, now: MonoMicros, unwritten: UnwrittenExtents) -> Option<FileWish> {
         let active = self.tail().active_base();
+        let rules = self.growth_rules(now, unwritten);
         self.files.files.iter().find_map(|file| match file.state {
-            FileState::Absent if file.base == active => self.wish_for_active(file, now),
-            FileState::Absent => Some(self.wish_file(file, self.len_of(file.base), now)),
+            FileState::Absent if file.base == active => self.wish_for_active(file, &rules),
+            FileState::Absent => Some(self.wish_file(file, self.len_of(file.base), &rules)),
             FileState::Open { allocated, growing: false, .. } if file.base == active => {
-                self.wish_growth(file, allocated, now)
+                self.wish_growth(file, allocated, &rules)
             }
-            FileState::Open { allocated, growing: false, extents } => self.wish_seal(file, allocated, extents),
+            FileState::Open { allocated, growing: false, .. } => self.wish_seal(file, allocated),
             _ => None,
         })
     }
@@ -230,7 +232,7 @@ impl Partition {
             FileState::Absent => self
                 .files
                 .recovered
-                .filter(|(allocated, _)| self.files.is_recovered(file.base) && *allocated != len)
+                .filter(|allocated| self.files.is_recovered(file.base) && *allocated != len)
                 .map(|_| FileWish::Open { base: file.base }),
             FileState::Open { .. } => Some(FileWish::Seal { base: file.base, file: file.file, len }),
             FileState::Opening | FileState::Sealing => None,
@@ -272,51 +274,86 @@ impl Partition {
         self.segments.floor(base).filter(|segment| segment.base == base).map_or(0, |segment| segment.len)
     }
 
-    fn wish_for_active(&self, file: &SegmentFile, now: MonoMicros) -> Option<FileWish> {
+    fn wish_for_active(&self, file: &SegmentFile, rules: &GrowthRules) -> Option<FileWish> {
         if !self.tail().has_unsubmitted() {
             return None;
         }
-        Some(self.wish_file(file, self.tail().active_end().0, now))
+        Some(self.wish_file(file, self.tail().active_end().0, rules))
     }
 
     /// The file of a segment of `bytes` so far: a recovered one is opened, also when the first append rolled it, and any
     /// other is created.
-    fn wish_file(&self, file: &SegmentFile, bytes: u64, now: MonoMicros) -> FileWish {
+    fn wish_file(&self, file: &SegmentFile, bytes: u64, rules: &GrowthRules) -> FileWish {
         match self.files.is_recovered(file.base) {
             true => FileWish::Open { base: file.base },
-            false => self.wish_create(file.base, bytes, now),
+            false => wish_create(file.base, bytes, rules),
         }
     }
 
-    fn wish_create(&self, base: Offset, bytes: u64, now: MonoMicros) -> FileWish {
-        let fill = FileFill { end: FilePos(bytes), allocated: FilePos(0), waiting: 0 };
-        let growth = segment::growth(&fill, &self.growth_rules(now)).expect("a file of no bytes grows");
-        FileWish::Create { base, len: growth.to.0, extents: growth.extents }
-    }
-
-    fn wish_growth(&self, file: &SegmentFile, allocated: FilePos, now: MonoMicros) -> Option<FileWish> {
+    fn wish_growth(&self, file: &SegmentFile, allocated: FilePos, rules: &GrowthRules) -> Option<FileWish> {
         let fill = FileFill { end: self.tail().active_end(), allocated, waiting: 0 };
-        let growth = segment::growth(&fill, &self.growth_rules(now))?;
+        let growth = segment::growth(&fill, rules)?;
         let (to, extents) = (growth.to, growth.extents);
         Some(FileWish::Grow { base: file.base, file: file.file, from: allocated, to, extents })
     }
 
-    fn growth_rules(&self, now: MonoMicros) -> GrowthRules {
+    fn growth_rules(&self, now: MonoMicros, unwritten: UnwrittenExtents) -> GrowthRules {
         GrowthRules {
             bytes_per_s: self.files.rate.bytes_per_s(now),
             segment_bytes: self.config.segment_bytes,
-            unwritten: UnwrittenExtents::Forbidden,
+            unwritten,
         }
     }
 
     /// Seals a segment that is not appended to any more once all its bytes are stable; before that it may have to grow.
-    fn wish_seal(&self, file: &SegmentFile, allocated: FilePos, extents: Extents) -> Option<FileWish> {
+    fn wish_seal(&self, file: &SegmentFile, allocated: FilePos) -> Option<FileWish> {
         let segment = self.segments.floor(file.base).expect("a written segment is in the set");
         let len = FilePos(segment.len);
         if allocated < len {
             let to = len.align_up();
-            return Some(FileWish::Grow { base: file.base, file: file.file, from: allocated, to, extents });
+            let (base, file, from) = (file.base, file.file, allocated);
+            return Some(FileWish::Grow { base, file, from, to, extents: Extents::Zeroed });
         }
         (segment.end <= self.offsets.stable()).then_some(FileWish::Seal { base: file.base, file: file.file, len })
+    }
+}
+
+fn wish_create(base: Offset, bytes: u64, rules: &GrowthRules) -> FileWish {
+    let fill = FileFill { end: FilePos(bytes), allocated: FilePos(0), waiting: 0 };
+    let growth = segment::growth(&fill, rules).expect("a file of no bytes grows");
+    FileWish::Create { base, len: growth.to.0, extents: growth.extents }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_that_were_grown_unwritten_stay_so_until_the_writes_have_passed_them() {
+        let (base, file) = (Offset(0), FileId(1));
+        let mut files = SegmentFiles::new(base, None);
+        let create = FileWish::Create { base, len: 8192, extents: Extents::Zeroed };
+        files.on_job(create, file);
+        files.on_job_done(create);
+        assert_eq!(files.extents(base, FilePos(4096)), Extents::Zeroed);
+        let mut grow = |from: u64, to: u64, extents| {
+            let wish = FileWish::Grow { base, file, from: FilePos(from), to: FilePos(to), extents };
+            files.on_job(wish, file);
+            files.on_job_done(wish);
+            [4096, 12288, 20480].map(|at| files.extents(base, FilePos(at)))
+        };
+        // What lies before the unwritten step may sync itself, too: that is only slower.
+        assert_eq!(grow(8192, 16384, Extents::Unwritten), [Extents::Unwritten, Extents::Unwritten, Extents::Zeroed]);
+        assert_eq!(grow(16384, 24576, Extents::Zeroed), [Extents::Unwritten, Extents::Unwritten, Extents::Zeroed]);
+    }
+
+    #[test]
+    fn every_write_into_a_recovered_file_syncs_itself() {
+        let base = Offset(0);
+        let mut files = SegmentFiles::new(base, Some(FilePos(8192)));
+        files.on_job(FileWish::Open { base }, FileId(1));
+        files.on_job_done(FileWish::Open { base });
+        assert_eq!(files.extents(base, FilePos(4096)), Extents::Unwritten);
+        assert_eq!(files.extents(base, FilePos(8192)), Extents::Zeroed);
     }
 }

@@ -13,7 +13,6 @@ use crate::log::recovery::{RecoveredActive, RecoveredLog, RecoveredSegment};
 use crate::log::segment::{Segment, SegmentSet, SegmentState};
 use crate::replica::acks::Acks;
 use crate::replica::high_watermark::InSync;
-use crate::shard::action::Extents;
 use crate::shard::message::HostPartition;
 
 impl Partition {
@@ -29,12 +28,11 @@ impl Partition {
         let allocated = log.active.as_ref().map(|active| active.allocated);
         let base = log.active.as_ref().map_or(log.end, |active| active.base);
         let index = recovered_index(&log, base, config.index_interval_bytes);
-        let extents = log.active.as_ref().map_or(Extents::Zeroed, |active| active.extents);
         let (end, partial) = log.active.map_or((FilePos(0), Vec::new()), |active| (active.end, active.partial_block));
         Partition {
             offsets: Offsets::recovered(log.log_start, log.end, log.end),
             appender: Appender::new(base, end, log.end, partial),
-            files: SegmentFiles::new(base, allocated, extents),
+            files: SegmentFiles::new(base, allocated),
             dirty: false,
             awaits_flush: false,
             rolled: VecDeque::new(),
