@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ids::{CoreId, Offset, PartitionIndex};
+use crate::ids::{CoreId, MonoMicros, Offset, PartitionIndex};
 use crate::kafka::api::ApiKey;
 use crate::kafka::error_code::ErrorCode;
 
@@ -17,6 +17,8 @@ const ERRORS: usize = 140;
 pub struct CoreMetrics {
     /// What needs no more than a name.
     pub count: Counters,
+    /// When the event that is being handled was taken up.
+    now: MonoMicros,
     requests: Box<[u64]>,
     produce: [Histogram; ProduceStage::ALL.len()],
     fetch: [Histogram; FetchStage::ALL.len()],
@@ -93,13 +95,13 @@ counters! {
 pub enum ProduceStage {
     /// Its last byte is here (since its first).
     Received,
-    /// Its batches are checked.
+    /// Its structure is checked, after those before it on its connection.
     Validated,
-    /// Its batches have offsets and wait for the device.
+    /// A batch of it has offsets and waits for the device.
     Queued,
-    /// The device has its batches.
+    /// A batch of it is stable, and what its acks setting asks for has happened.
     Written,
-    /// What its acks setting asks for has happened.
+    /// That is true of all its batches (since it was of the first).
     Acked,
     /// The answer is with the socket.
     Sent,
@@ -165,6 +167,7 @@ impl Default for CoreMetrics {
     fn default() -> CoreMetrics {
         CoreMetrics {
             count: Counters::default(),
+            now: MonoMicros::default(),
             requests: vec![0; APIS * ERRORS].into_boxed_slice(),
             produce: Default::default(),
             fetch: Default::default(),
@@ -173,6 +176,21 @@ impl Default for CoreMetrics {
 }
 
 impl CoreMetrics {
+    /// Time goes on; stages are measured up to here.
+    pub fn set_now(&mut self, now: MonoMicros) {
+        self.now = now;
+    }
+
+    /// Since when, for a stage that begins.
+    pub fn now(&self) -> MonoMicros {
+        self.now
+    }
+
+    /// µs from `since` to the event that is being handled.
+    pub fn micros_since(&self, since: MonoMicros) -> u64 {
+        self.now.micros_since(since)
+    }
+
     /// Counts one answer.
     pub fn request(&mut self, api: ApiKey, error: ErrorCode) {
         let api = usize::try_from(api.0).map_or(APIS - 1, |api| api.min(APIS - 1));

@@ -46,6 +46,27 @@ pub struct BatchEntry {
     end: LogPos,
 }
 
+/// Bytes of one segment: whole batches, one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TailRange {
+    segment: Offset,
+    at: FilePos,
+    end: FilePos,
+}
+
+impl TailRange {
+    /// One batch.
+    pub fn of(batch: &BatchEntry) -> TailRange {
+        TailRange { segment: batch.segment, at: batch.at, end: batch.at.plus(u64::from(batch.len)) }
+    }
+
+    /// Both together, when `next` starts where this one ends.
+    pub fn joined(self, next: TailRange) -> Option<TailRange> {
+        let adjacent = self.segment == next.segment && self.end == next.at;
+        adjacent.then_some(TailRange { end: next.end, ..self })
+    }
+}
+
 /// A write to submit: part of one segment, block aligned.
 #[derive(Debug)]
 pub struct WritePlan {
@@ -216,6 +237,12 @@ impl Appender {
         self.partial.clear();
     }
 
+    /// The size of the block that `reserve` would like to take next for `bytes` more; `None` when it needs none.
+    pub fn block_wanted(&self, bytes: u64) -> Option<u64> {
+        let missing = (bytes + self.partial.len() as u64).checked_sub(self.room()).filter(|missing| *missing > 0)?;
+        Some(self.block_bytes(missing))
+    }
+
     /// Makes room for `bytes` more. Returns false when the arena is full; then nothing may be appended.
     pub fn reserve(&mut self, bytes: u64, arena: &mut Arena, changes: &mut Vec<ChunkChange>) -> bool {
         self.reserve_beyond(self.room(), bytes + self.partial.len() as u64, arena, changes)
@@ -334,10 +361,13 @@ impl Appender {
         self.batches.range(if known { start.. } else { self.batches.len().. })
     }
 
-    /// Leases on the bytes of a batch in memory, appended to `out` in order.
-    pub fn lease(&self, batch: &BatchEntry, arena: &mut Arena, mut out: impl FnMut(Lease)) {
-        let (mut at, end) = (batch.at, batch.at.plus(u64::from(batch.len)));
-        let first = self.block_index(batch.segment, at).expect("a batch in the table is in memory");
+    /// Leases on the bytes of batches in memory, given to `out` in order: one for each block that they touch.
+    ///
+    /// # Panics
+    /// When the range is not in memory.
+    pub fn lease(&self, range: TailRange, arena: &mut Arena, mut out: impl FnMut(Lease)) {
+        let TailRange { segment, mut at, end } = range;
+        let first = self.block_index(segment, at).expect("a batch in the table is in memory");
         for block in self.blocks.range(first..) {
             let count = (block.end().0.min(end.0) - at.0) as u32;
             out(arena.lease(&block.block, (at.0 - block.at.0) as u32, count));
@@ -346,7 +376,7 @@ impl Appender {
                 return;
             }
         }
-        panic!("batch {:?} runs past the blocks in memory", batch);
+        panic!("{range:?} runs past the blocks in memory");
     }
 
     /// Gives the oldest block back when all of it is on the device; what was in it is no longer in memory. The last
@@ -395,10 +425,14 @@ impl Appender {
         self.spare.iter().map(|block| u64::from(block.len())).sum()
     }
 
+    fn block_bytes(&self, bytes: u64) -> u64 {
+        bytes.next_power_of_two().clamp(self.next_block_bytes, TAIL_BLOCK_BYTES_MAX)
+    }
+
     /// A block for at least a part of `bytes`: the size that the partition has grown to, or the next smaller one that
     /// the arena has.
     fn take_block(&mut self, bytes: u64, arena: &mut Arena, changes: &mut Vec<ChunkChange>) -> Option<Block> {
-        let wanted = bytes.next_power_of_two().clamp(self.next_block_bytes, TAIL_BLOCK_BYTES_MAX);
+        let wanted = self.block_bytes(bytes);
         self.next_block_bytes = (wanted * 2).min(TAIL_BLOCK_BYTES_MAX);
         let mut size = wanted;
         while size >= BLOCK {

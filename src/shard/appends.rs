@@ -5,8 +5,10 @@
 
 use std::collections::VecDeque;
 
+use crate::arena::Pool;
 use crate::ids::Now;
 use crate::kafka::error_code::ErrorCode;
+use crate::metrics::ProduceStage;
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions};
 use crate::shard::message::{AppendAsk, AppendOutcome, Message, Origin, Peer};
@@ -80,20 +82,53 @@ impl Shard {
         if bytes.len() as u64 > self.config.arena.budget_bytes / 4 {
             return AppendStep::Refused { code: ErrorCode::MESSAGE_TOO_LARGE, message: Some(LARGER_THAN_ARENA) };
         }
+        self.make_room(slot, bytes.len() as u64, out);
         loop {
             let partition = self.partitions.by_slot(slot).expect("found by its id");
-            let before = partition.blocks_held();
+            let (before, end) = (partition.blocks_held(), partition.offsets.end());
             let step = partition.append(now, ask, bytes, &mut self.arena, self.pressure.changes());
             let taken = partition.blocks_held() - before;
+            let records = partition.offsets.end().0 - end.0;
             self.pressure.note_blocks(slot, taken);
             self.tell_changes(out);
             match step {
                 AppendStep::Full if self.evict_one() => continue,
-                AppendStep::Held | AppendStep::Appended(_) => self.mark_dirty(slot),
+                AppendStep::Held | AppendStep::Appended(_) => {
+                    self.count_append(ask, records as u64, bytes.len() as u64);
+                    self.mark_dirty(slot);
+                }
                 _ => {}
             }
             return step;
         }
+    }
+
+    /// Takes older tails out of memory until a block is free of the size that the partition has grown to: in a full arena
+    /// it would get small ones, and many small writes of them. A few tries: memory may be in small pieces for a while.
+    fn make_room(&mut self, slot: u32, bytes: u64, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("found by its id");
+        let Some(wanted) = partition.tail().block_wanted(bytes) else { return };
+        for _ in 0..EVICTIONS_FOR_SIZE_MAX {
+            if let Some(block) = self.arena.alloc(Pool::Produce, wanted, self.pressure.changes()) {
+                self.arena.free(block);
+                break;
+            }
+            if !self.evict_one() {
+                break;
+            }
+        }
+        self.tell_changes(out);
+    }
+
+    fn count_append(&mut self, ask: &AppendAsk, records: u64, bytes: u64) {
+        let count = &mut self.metrics.count;
+        if records == 0 {
+            count.batches_duplicate += 1;
+        } else {
+            (count.records_appended, count.bytes_appended) =
+                (count.records_appended + records, count.bytes_appended + bytes);
+        }
+        self.metrics.produce_stage(ProduceStage::Queued, self.metrics.micros_since(ask.since));
     }
 
     /// Gives the outcome of an append to the core that asked.
@@ -106,6 +141,8 @@ impl Shard {
     }
 }
 
+/// Blocks that leave memory for one of a better size.
+const EVICTIONS_FOR_SIZE_MAX: usize = 8;
 /// What a producer is told whose batch the arena could hold only by giving up everything else.
 const LARGER_THAN_ARENA: &str = "the batch is larger than a quarter of the core's arena (arena.bytes)";
 /// What a producer is told below the disk floor.

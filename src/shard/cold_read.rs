@@ -428,6 +428,7 @@ impl Shard {
             let mut outcome = FetchOutcome::of(partition);
             outcome.bytes = whole;
             if whole > 0 {
+                outcome.records = self.buffers.parts();
                 outcome.records.push(Part::Arena(self.arena.split(block, at, whole)));
             }
             return self.finish_fetch_read(now, id, outcome, out);
@@ -449,6 +450,7 @@ impl Shard {
             let (_, partition) = self.partitions.by_id(read.partition).expect("the read goes on");
             let mut outcome = FetchOutcome::of(partition);
             outcome.bytes = range.len as u32;
+            outcome.records = self.buffers.parts();
             outcome.records.push(Part::File(range));
             return self.finish_fetch_read(now, id, outcome, out);
         };

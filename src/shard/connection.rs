@@ -64,13 +64,26 @@ pub enum Stage {
     Answered(Option<Parts>),
 }
 
+/// What kind of request it is, as far as order and metrics ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// Produce, which may overtake the wait of the ones before it.
+    Produce,
+    /// Fetch.
+    Fetch,
+    /// Any other.
+    Other,
+}
+
 /// One request of a connection.
 #[derive(Debug)]
 pub struct Entry {
     /// Its ticket.
     pub ticket: Ticket,
-    /// Whether it is a Produce, which may overtake the wait of the ones before it.
-    pub produce: bool,
+    /// What kind it is.
+    pub kind: RequestKind,
+    /// When it came to the stage that it is in, as far as it waits there.
+    pub since: MonoMicros,
     /// Bytes of its frame.
     pub bytes: u64,
     /// How far it is.
@@ -103,6 +116,10 @@ pub struct Connection {
     pub sending: bool,
     /// When bytes last came or left.
     pub last_active: MonoMicros,
+    /// When the first byte of the frame came that is being received.
+    pub frame_began: MonoMicros,
+    /// Answers that are being sent, and since when they could be.
+    pub leaving: Vec<(RequestKind, MonoMicros)>,
     queue: VecDeque<Entry>,
     queued_bytes: u64,
 }
@@ -117,6 +134,8 @@ impl Connection {
             receiving: false,
             sending: false,
             last_active: now,
+            frame_began: now,
+            leaving: Vec::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
         }
@@ -130,20 +149,21 @@ impl Connection {
             && self.queued_bytes < REQUEST_BYTES_PER_CONN_MAX
     }
 
-    /// Takes a request in.
-    pub fn push(&mut self, ticket: Ticket, produce: bool, frame: Lease) {
+    /// Takes a request in that has just been received.
+    pub fn push(&mut self, ticket: Ticket, kind: RequestKind, now: MonoMicros, frame: Lease) {
         let bytes = u64::from(frame.len());
         self.queued_bytes += bytes;
-        self.queue.push_back(Entry { ticket, produce, bytes, stage: Stage::Waiting(frame) });
+        self.queue.push_back(Entry { ticket, kind, since: now, bytes, stage: Stage::Waiting(frame) });
     }
 
-    /// The next request that may start now, if any: its ticket and frame.
-    pub fn start_next(&mut self) -> Option<(Ticket, Lease)> {
+    /// The next request that may start now, if any: its ticket, when it was received, and its frame.
+    pub fn start_next(&mut self) -> Option<(Ticket, MonoMicros, Lease)> {
         let first_waiting = self.queue.iter().position(|entry| matches!(entry.stage, Stage::Waiting(_)))?;
         let open_before = |entry: &Entry| matches!(entry.stage, Stage::Started);
         let before = self.queue.range(..first_waiting);
-        let may = match self.queue[first_waiting].produce {
-            true => before.filter(|entry| open_before(entry)).all(|entry| entry.produce),
+        let is_produce = |entry: &Entry| entry.kind == RequestKind::Produce;
+        let may = match is_produce(&self.queue[first_waiting]) {
+            true => before.filter(|entry| open_before(entry)).all(is_produce),
             false => !before.into_iter().any(open_before),
         };
         if !may {
@@ -151,17 +171,18 @@ impl Connection {
         }
         let entry = &mut self.queue[first_waiting];
         match std::mem::replace(&mut entry.stage, Stage::Started) {
-            Stage::Waiting(frame) => Some((entry.ticket, frame)),
+            Stage::Waiting(frame) => Some((entry.ticket, entry.since, frame)),
             _ => unreachable!("found by its stage"),
         }
     }
 
     /// Notes an answer. Returns it back when the request is not in service here.
-    pub fn answer(&mut self, ticket: Ticket, parts: Option<Parts>) -> Result<(), Option<Parts>> {
+    pub fn answer(&mut self, ticket: Ticket, now: MonoMicros, parts: Option<Parts>) -> Result<(), Option<Parts>> {
         let entry = self.queue.iter_mut().find(|entry| entry.ticket == ticket);
         match entry {
             Some(entry) if matches!(entry.stage, Stage::Started) => {
                 entry.stage = Stage::Answered(parts);
+                entry.since = now;
                 Ok(())
             }
             _ => Err(parts),
@@ -176,6 +197,7 @@ impl Connection {
             self.queued_bytes -= entry.bytes;
             moved = true;
             if let Stage::Answered(Some(mut parts)) = entry.stage {
+                self.leaving.push((entry.kind, entry.since));
                 out.append(&mut parts);
                 recycle(parts);
             }

@@ -1,7 +1,7 @@
 //! From a request's header to its handler, and the frame of its answer.
 
 use crate::arena::Lease;
-use crate::ids::{ConnId, Now, Ticket};
+use crate::ids::{ConnId, MonoMicros, Now, Ticket};
 use crate::kafka::api::{self, ApiKey};
 use crate::kafka::frame::{self, RequestHeader};
 use crate::kafka::schema::{DecodeError, Message, Reader};
@@ -15,6 +15,8 @@ pub struct Request<'a> {
     pub conn: ConnId,
     /// The ticket its connection knows it by.
     pub ticket: Ticket,
+    /// When the last byte of its frame came.
+    pub received: MonoMicros,
     /// Its header.
     pub header: RequestHeader<'a>,
     /// The frame without its length field.
@@ -25,11 +27,17 @@ pub struct Request<'a> {
 
 impl Shard {
     /// Starts a request. The frame's bytes go back when its handler has read them.
-    pub(super) fn dispatch(&mut self, now: Now, conn: ConnId, ticket: Ticket, frame: Lease, out: &mut Actions) {
+    pub(super) fn dispatch(
+        &mut self,
+        now: Now,
+        (conn, ticket, received): (ConnId, Ticket, MonoMicros),
+        frame: Lease,
+        out: &mut Actions,
+    ) {
         let memory = self.memory.clone();
         let bytes = memory.bytes(&frame);
         let header = frame::request_header(bytes).expect("it was read when the frame was taken in");
-        let request = Request { conn, ticket, header, frame: &frame, body: header.body(bytes) };
+        let request = Request { conn, ticket, received, header, frame: &frame, body: header.body(bytes) };
         self.serve(now, &request, out);
         self.release_window(frame);
     }
@@ -118,6 +126,8 @@ impl Shard {
             let RequestHeader { api_key, api_version, client_id, .. } = request.header;
             let client = client_id.unwrap_or("");
             tracing::warn!(peer = %connection.peer, client, api = %api_key, api_version, %reason, "connection closed");
+        } else {
+            self.metrics.count.log_lines_suppressed += 1;
         }
     }
 }

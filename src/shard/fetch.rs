@@ -5,12 +5,14 @@
 //! the fetch, which then reads everything again. One pass over the partitions is one `pass`; answers of an older pass
 //! are given back unread.
 
+use std::sync::Arc;
+
 use crate::ids::{MonoMicros, Now, PartitionId, PartitionIndex, Ticket, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::metrics::FetchStage;
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions};
-use crate::shard::fetch_session::{SessionRef, WireFetch};
+use crate::shard::fetch_session::{Key, SessionRef, WireFetch};
 use crate::shard::message::{FetchAsk, FetchOutcome, Message, Origin, Peer};
 use crate::shard::requests::{InService, Kind};
 use crate::shard::timers::Timer;
@@ -25,24 +27,64 @@ pub struct Fetch {
     bytes_max: u32,
     bytes_min: u32,
     deadline: MonoMicros,
-    received: MonoMicros,
+    started: MonoMicros,
     /// Answers that this pass still waits for.
     waiting: u32,
     /// A pass is asking; answers that come at once only count.
     asking: bool,
     /// It waits for a partition to grow.
     parked: bool,
+    /// It has waited so at least once.
+    was_parked: bool,
     /// Its time is over: what the next pass finds is sent.
     last_pass: bool,
     /// A partition grew while a pass was under way.
     grown: bool,
 }
 
+/// Fetches and lists kept for reuse, so that a fetch allocates nothing in the steady state.
+#[derive(Debug)]
+pub struct FetchPool {
+    #[expect(clippy::vec_box, reason = "a request moves between here and the table without being copied")]
+    kept: Vec<Box<Fetch>>,
+    /// What the request that is being read names, and what it forgets.
+    pub(super) named: Vec<(Key, Wanted)>,
+    pub(super) forgotten: Vec<Key>,
+    /// The name of topics that are asked for by id.
+    pub(super) no_name: Arc<str>,
+}
+
+/// Fetches kept for reuse.
+const KEPT_MAX: usize = 256;
+
+impl Default for FetchPool {
+    fn default() -> FetchPool {
+        FetchPool { kept: Vec::new(), named: Vec::new(), forgotten: Vec::new(), no_name: "".into() }
+    }
+}
+
+impl FetchPool {
+    /// A fetch of nothing.
+    pub(super) fn take(&mut self) -> Box<Fetch> {
+        self.kept.pop().unwrap_or_default()
+    }
+
+    /// Keeps one for later; the records in it have been taken out.
+    pub(super) fn recycle(&mut self, mut fetch: Box<Fetch>) {
+        if self.kept.len() < KEPT_MAX {
+            let mut parts = std::mem::take(&mut fetch.parts);
+            parts.clear();
+            *fetch = Fetch { parts, ..Fetch::default() };
+            self.kept.push(fetch);
+        }
+    }
+}
+
 /// One partition of a fetch.
 #[derive(Debug)]
 pub struct FetchPart {
     /// Name of its topic as the client knows it; empty when it asked by id.
-    pub topic: std::sync::Arc<str>,
+    pub topic: Arc<str>,
     /// Id of its topic, from version 13 on.
     pub topic_id: TopicId,
     /// Which partition.
@@ -72,7 +114,7 @@ pub struct Wanted {
 impl FetchPart {
     /// A partition that has not been read yet.
     pub fn new(
-        (topic, topic_id): (std::sync::Arc<str>, TopicId),
+        (topic, topic_id): (Arc<str>, TopicId),
         index: PartitionIndex,
         partition: Result<PartitionId, ErrorCode>,
         wanted: Wanted,
@@ -99,20 +141,13 @@ impl Fetch {
 impl Shard {
     /// A fetch starts.
     pub(super) fn start_fetch(&mut self, now: Now, wire: WireFetch, out: &mut Actions) {
-        let reply = wire.reply;
+        let WireFetch { reply, mut fetch, .. } = wire;
         let wait_ms = wire.max_wait_ms.max(0) as u64;
-        let bytes_max = wire.bytes_max.min(self.config.fetch_bytes_max);
-        let fetch = Fetch {
-            session: wire.session,
-            parts: wire.parts,
-            bytes_max,
-            bytes_min: wire.bytes_min.min(bytes_max),
-            deadline: now.mono.plus_millis(wait_ms),
-            received: now.mono,
-            last_pass: wait_ms == 0,
-            ..Fetch::default()
-        };
-        let id = self.requests.start(InService { reply, kind: Kind::Fetch(Box::new(fetch)) });
+        fetch.bytes_max = wire.bytes_max.min(self.config.fetch_bytes_max);
+        fetch.bytes_min = wire.bytes_min.min(fetch.bytes_max);
+        (fetch.started, fetch.deadline) = (now.mono, now.mono.plus_millis(wait_ms));
+        fetch.last_pass = wait_ms == 0;
+        let id = self.requests.start(InService { reply, kind: Kind::Fetch(fetch) });
         self.read_pass(now, id, out);
     }
 
@@ -199,9 +234,10 @@ impl Shard {
         if fetch.grown {
             return self.read_pass(now, id, out);
         }
-        let first = !std::mem::replace(&mut fetch.parked, true);
-        if first {
-            let deadline = fetch.deadline;
+        fetch.parked = true;
+        if !std::mem::replace(&mut fetch.was_parked, true) {
+            self.metrics.count.fetches_parked += 1;
+            let deadline = self.fetch_at(id).deadline;
             self.timers.set(deadline, Timer::FetchWait(id));
         }
     }
@@ -212,11 +248,10 @@ impl Shard {
             panic!("request {id} is no fetch");
         };
         self.trim(&mut fetch, out);
-        let waited = now.mono.micros_since(fetch.received);
-        let stage = if fetch.parked { FetchStage::Parked } else { FetchStage::Read };
+        let waited = now.mono.micros_since(fetch.started);
+        let stage = if fetch.was_parked { FetchStage::Parked } else { FetchStage::Read };
         self.metrics.fetch_stage(stage, waited);
-        self.metrics.count.fetches_parked += u64::from(fetch.parked);
-        self.send_fetch_answer(reply, *fetch, out);
+        self.send_fetch_answer(reply, fetch, out);
     }
 
     /// Lets go of what exceeds the limit of the whole answer: partitions on other cores were asked before it was known
@@ -267,10 +302,16 @@ impl Shard {
     /// The connection of a fetch has ended.
     pub(super) fn abandon_fetch(&mut self, id: Ticket, out: &mut Actions) {
         self.unwatch_all(id, out);
-        if let Some(InService { kind: Kind::Fetch(fetch), .. }) = self.requests.finish(id) {
-            for part in fetch.parts {
-                self.release_records(part.outcome.map(|outcome| outcome.records).unwrap_or_default(), out);
-            }
+        if let Some(InService { kind: Kind::Fetch(mut fetch), .. }) = self.requests.finish(id) {
+            self.release_all_records(&mut fetch, out);
+            self.fetches.recycle(fetch);
+        }
+    }
+
+    /// Gives the records of all partitions back.
+    pub(super) fn release_all_records(&mut self, fetch: &mut Fetch, out: &mut Actions) {
+        for outcome in fetch.parts.iter_mut().filter_map(|part| part.outcome.as_mut()) {
+            self.release_records(std::mem::take(&mut outcome.records), out);
         }
     }
 

@@ -7,21 +7,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::ids::{MonoMicros, Offset, PartitionIndex, TopicId};
+use crate::ids::{MonoMicros, PartitionIndex, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::shard::dispatch::Reply;
-use crate::shard::fetch::{Fetch, FetchPart, Wanted};
+use crate::shard::fetch::{Fetch, Wanted};
 use crate::shard::message::FetchOutcome;
+use crate::shard::session_parts::{SessionPart, SessionParts};
 
 /// A fetch request as the broker serves it: the session is applied.
 #[derive(Debug)]
 pub struct WireFetch {
     /// Where the answer goes.
     pub reply: Reply,
-    /// The session it belongs to; `None` for a fetch without one.
-    pub session: Option<SessionRef>,
-    /// What is to be read, in order.
-    pub parts: Vec<FetchPart>,
+    /// Its session and what is to be read, in order.
+    pub fetch: Box<Fetch>,
     /// Longest wait.
     pub max_wait_ms: i32,
     /// Bytes that end the wait.
@@ -75,20 +74,10 @@ pub enum Opened {
 }
 
 #[derive(Debug)]
-struct SessionPart {
-    key: Key,
-    wanted: Wanted,
-    /// High watermark and log start that the client was last told; `None` after an error.
-    told: Option<(Offset, Offset)>,
-}
-
-#[derive(Debug)]
 struct Session {
     next_epoch: i32,
     by_id: bool,
-    parts: BTreeMap<u64, SessionPart>,
-    order: BTreeMap<Key, u64>,
-    next_place: u64,
+    parts: SessionParts,
     created: MonoMicros,
     used: MonoMicros,
 }
@@ -127,7 +116,7 @@ impl FetchSessions {
 
     /// The partitions of a session in the order in which they are served.
     pub fn parts(&self, session: SessionRef) -> impl Iterator<Item = (&Key, Wanted)> {
-        let parts = self.sessions.get(&session.id).into_iter().flat_map(|session| session.parts.values());
+        let parts = self.sessions.get(&session.id).into_iter().flat_map(|session| session.parts.iter());
         parts.map(|part| (&part.key, part.wanted))
     }
 
@@ -163,15 +152,8 @@ impl FetchSessions {
             return Opened::Sessionless;
         }
         let id = self.new_id();
-        let mut session = Session {
-            next_epoch: 1,
-            by_id: opening.by_id,
-            parts: BTreeMap::new(),
-            order: BTreeMap::new(),
-            next_place: 0,
-            created: now,
-            used: now,
-        };
+        let mut session =
+            Session { next_epoch: 1, by_id: opening.by_id, parts: SessionParts::default(), created: now, used: now };
         named.iter().for_each(|(key, wanted)| session.take(key, *wanted));
         self.sessions.insert(id, session);
         Opened::Session(SessionRef { id, next_epoch: 1, incremental: false })
@@ -189,7 +171,7 @@ impl FetchSessions {
         }
         session.used = now;
         named.iter().for_each(|(key, wanted)| session.take(key, *wanted));
-        forgotten.iter().for_each(|key| session.forget(key));
+        forgotten.iter().for_each(|key| session.parts.remove(key));
         if session.parts.is_empty() {
             self.sessions.remove(&opening.id);
             return Opened::Sessionless;
@@ -228,34 +210,20 @@ impl FetchSessions {
 impl Session {
     /// Adds a partition, or replaces what is wanted of it.
     fn take(&mut self, key: &Key, wanted: Wanted) {
-        match self.order.get(key) {
-            Some(place) => self.parts.get_mut(place).expect("every place holds a partition").wanted = wanted,
-            None => self.append(SessionPart { key: key.clone(), wanted, told: None }),
-        }
-    }
-
-    fn append(&mut self, part: SessionPart) {
-        self.order.insert(part.key.clone(), self.next_place);
-        self.parts.insert(self.next_place, part);
-        self.next_place += 1;
-    }
-
-    fn forget(&mut self, key: &Key) {
-        if let Some(place) = self.order.remove(key) {
-            self.parts.remove(&place);
+        match self.parts.at(key) {
+            Some(part) => part.wanted = wanted,
+            None => self.parts.push(SessionPart { key: key.clone(), wanted, told: None }),
         }
     }
 
     /// Notes what the client is told of a partition; returns whether it is anything new.
     fn tell(&mut self, key: &Key, outcome: &FetchOutcome) -> bool {
-        let Some(place) = self.order.get(key).copied() else { return true };
-        let part = self.parts.get_mut(&place).expect("every place holds a partition");
+        let Some(part) = self.parts.at(key) else { return true };
         let now = (outcome.error == ErrorCode::NONE).then_some((outcome.high_watermark, outcome.log_start));
         let new = now.is_none() || part.told != now || outcome.bytes > 0 || outcome.diverging.is_some();
         part.told = now;
         if outcome.bytes > 0 {
-            let part = self.parts.remove(&place).expect("looked at above");
-            self.append(part);
+            self.parts.move_to_end(key);
         }
         new
     }
@@ -264,7 +232,8 @@ impl Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::{LeaderEpoch, PartitionId};
+    use crate::ids::{LeaderEpoch, Offset, PartitionId};
+    use crate::shard::fetch::FetchPart;
 
     fn key(index: i32) -> Key {
         Key { topic: "t".into(), topic_id: TopicId::NONE, index: PartitionIndex(index) }

@@ -5,11 +5,13 @@ use std::net::SocketAddr;
 
 use crate::arena::{Lease, Pool};
 use crate::ids::{ConnId, Errno, Now};
+use crate::kafka::api::ApiKey;
 use crate::kafka::frame;
 use crate::limits::{BLOCK, CHUNK};
+use crate::metrics::{FetchStage, ProduceStage};
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions, Linger, RecvInto};
-use crate::shard::connection::{HEAD_BYTES, Intake, Phase};
+use crate::shard::connection::{HEAD_BYTES, Intake, Phase, RequestKind};
 use crate::shard::event::{Crowd, Received};
 
 /// What intake keeps beyond the connections.
@@ -151,6 +153,9 @@ impl Shard {
                 panic!("bytes in a small block while a window is open");
             };
             let (before, taken) = (*have, (HEAD_BYTES - *have).min(bytes.len() - at));
+            if before == 0 {
+                connection.frame_began = now.mono;
+            }
             head[*have..*have + taken].copy_from_slice(&bytes[at..at + taken]);
             *have += taken;
             if *have < HEAD_BYTES {
@@ -231,9 +236,19 @@ impl Shard {
             }
         };
         let ticket = self.requests.next_ticket();
-        let produce = header.is_produce();
+        let kind = match header.api_key {
+            ApiKey::PRODUCE => RequestKind::Produce,
+            ApiKey::FETCH => RequestKind::Fetch,
+            _ => RequestKind::Other,
+        };
         let connection = self.connections.at(conn).expect("bytes of it are being taken");
-        connection.push(ticket, produce, frame);
+        connection.push(ticket, kind, now.mono, frame);
+        let took = now.mono.micros_since(connection.frame_began);
+        match kind {
+            RequestKind::Produce => self.metrics.produce_stage(ProduceStage::Received, took),
+            RequestKind::Fetch => self.metrics.fetch_stage(FetchStage::Received, took),
+            RequestKind::Other => {}
+        }
     }
 
     /// Closes a connection for what its client sent.
@@ -241,6 +256,8 @@ impl Shard {
         let Some(connection) = self.connections.at(conn) else { return };
         if self.pressure.may_log(now.mono) {
             tracing::warn!(peer = %connection.peer, reason = fault, "connection closed");
+        } else {
+            self.metrics.count.log_lines_suppressed += 1;
         }
         self.metrics.count.connections_closed_for_fault += 1;
         self.close(conn, Linger::Graceful, out);

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use crate::arena::Lease;
 use crate::control::command::{Command, CommandResult};
 use crate::control::image::Image;
-use crate::ids::{BrokerId, CoreId, DirId, Errno, LeaderEpoch, Offset, PartitionId, PartitionIndex, Ticket, TopicId};
+use crate::ids::{BrokerId, CoreId, DirId, Errno, LeaderEpoch, MonoMicros, Offset, PartitionId, PartitionIndex};
+use crate::ids::{Ticket, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::log::recovery::RecoveredLog;
 use crate::log::topic_config::TopicConfig;
@@ -198,6 +199,8 @@ pub struct AppendAsk {
     pub internal_allowed: bool,
     /// Whether the request's version may carry zstd.
     pub zstd_allowed: bool,
+    /// When its request was taken up.
+    pub since: MonoMicros,
 }
 
 /// What came of an append.

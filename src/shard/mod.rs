@@ -34,6 +34,7 @@ pub mod read;
 pub mod report;
 pub mod requests;
 pub mod respond;
+pub mod session_parts;
 pub mod shutdown;
 pub mod time_search;
 pub mod timers;
@@ -55,6 +56,7 @@ use crate::shard::commands::ProducerIds;
 use crate::shard::config::ShardConfig;
 use crate::shard::connection::Connections;
 use crate::shard::event::Event;
+use crate::shard::fetch::FetchPool;
 use crate::shard::fetch_session::FetchSessions;
 use crate::shard::file_jobs::FileJobs;
 use crate::shard::intake::IntakeState;
@@ -91,6 +93,7 @@ pub struct Shard {
     pressure: MemoryState,
     producer_ids: ProducerIds,
     produces: ProducePool,
+    fetches: FetchPool,
     fetch_sessions: FetchSessions,
     grown: Grown,
     cold_reads: ColdReads,
@@ -126,6 +129,7 @@ impl Shard {
             pressure: MemoryState::default(),
             producer_ids: ProducerIds::default(),
             produces: ProducePool::default(),
+            fetches: FetchPool::default(),
             fetch_sessions: FetchSessions::new(config.fetch_sessions_max, config.seed),
             grown: Grown::default(),
             cold_reads: ColdReads::default(),
@@ -145,6 +149,7 @@ impl Shard {
 
     /// Something happened. Appends what is to be done to `out`.
     pub fn handle(&mut self, now: Now, event: Event, out: &mut Actions) {
+        self.metrics.set_now(now.mono);
         match event {
             Event::Accepted { conn, peer, crowd } => self.on_accepted(now, conn, peer, crowd, out),
             Event::Received { conn, bytes } => self.on_received(now, conn, bytes, out),

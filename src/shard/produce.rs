@@ -19,7 +19,8 @@ use crate::shard::timers::Timer;
 #[derive(Debug, Default)]
 pub struct Produce {
     acks: Option<Acks>,
-    received: MonoMicros,
+    /// When the first of its partitions was decided.
+    first_decided: Option<MonoMicros>,
     /// When partitions that still wait answer REQUEST_TIMED_OUT; only acks=all waits for others.
     deadline: Option<MonoMicros>,
     pub(super) names: Vec<u8>,
@@ -70,7 +71,7 @@ fn refused(code: ErrorCode) -> AppendOutcome {
 impl Produce {
     fn begin(&mut self, now: MonoMicros, acks: Option<Acks>, timeout_ms: i32) {
         self.acks = acks;
-        self.received = now;
+        self.first_decided = None;
         self.deadline = (acks == Some(Acks::All)).then(|| now.plus_millis(timeout_ms.max(0) as u64));
         self.waiting = 1;
         self.names.clear();
@@ -174,6 +175,7 @@ impl Shard {
         };
         let mut produce = self.produces.kept.pop().unwrap_or_default();
         produce.begin(now.mono, acks, view.timeout_ms());
+        self.metrics.produce_stage(ProduceStage::Validated, now.mono.micros_since(request.received));
         let id = self.requests.start(InService { reply: Reply::of(request), kind: Kind::Produce(produce) });
         let internal_allowed = request.header.client_id == Some("__admin_client");
         let zstd_allowed = request.header.api_version >= 7;
@@ -192,7 +194,8 @@ impl Shard {
                     }
                     let from = records.as_ptr() as usize - bytes.as_ptr() as usize;
                     let records = self.arena.split(request.frame, from as u32, records.len() as u32);
-                    Ok(AppendAsk { origin, partition, records, acks, internal_allowed, zstd_allowed })
+                    let since = now.mono;
+                    Ok(AppendAsk { origin, partition, records, acks, internal_allowed, zstd_allowed, since })
                 });
                 match ask {
                     Ok(ask) => self.route_append(now, ask, out),
@@ -225,6 +228,7 @@ impl Shard {
             return; // Its connection has ended, or it has timed out.
         };
         produce.decide(origin.slot, outcome);
+        produce.first_decided.get_or_insert(now.mono);
         self.finish_produce(now, origin.ticket, out);
     }
 
@@ -237,7 +241,8 @@ impl Shard {
             panic!("request {id} is no produce");
         };
         self.metrics.request(reply.api, produce.first_error());
-        self.metrics.produce_stage(ProduceStage::Acked, now.mono.micros_since(produce.received));
+        let first = produce.first_decided.unwrap_or(now.mono);
+        self.metrics.produce_stage(ProduceStage::Acked, now.mono.micros_since(first));
         if produce.acks == Some(Acks::None) {
             self.answer_nothing(reply.conn, reply.ticket, out);
             if produce.first_error() != ErrorCode::NONE {

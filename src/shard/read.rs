@@ -4,8 +4,9 @@
 
 use crate::ids::{Now, Offset, PartitionId};
 use crate::kafka::error_code::ErrorCode;
+use crate::log::appender::TailRange;
 use crate::shard::Shard;
-use crate::shard::action::{Action, Actions, Part};
+use crate::shard::action::{Action, Actions, Part, Parts};
 use crate::shard::message::{FetchAsk, FetchOutcome, Message, Origin, Peer};
 use crate::shard::partition::Partition;
 
@@ -13,6 +14,8 @@ use crate::shard::partition::Partition;
 #[derive(Debug, Default)]
 pub struct Grown {
     slots: Vec<u32>,
+    /// Who is being woken; kept for its capacity.
+    woken: Vec<Origin>,
 }
 
 impl Grown {
@@ -72,19 +75,33 @@ impl Shard {
         }
     }
 
-    /// Leases the batches in memory that are wanted and committed.
+    /// Leases the batches in memory that are wanted and committed; those that follow each other in a block together.
     fn read_resident(&mut self, ask: &FetchAsk) -> FetchOutcome {
         let (_, partition) = self.partitions.by_id(ask.partition).expect("looked at above");
         let mut outcome = FetchOutcome::of(partition);
         let end = partition.offsets.high_watermark();
+        let mut records = self.buffers.parts();
+        let mut run: Option<TailRange> = None;
         for batch in partition.tail().resident(ask.fetch_offset) {
             let first = outcome.bytes == 0 && ask.whole_first;
             let fits = u64::from(outcome.bytes) + u64::from(batch.len) <= u64::from(ask.bytes_max);
             if batch.next > end || !(fits || first) {
                 break;
             }
-            partition.tail().lease(batch, &mut self.arena, |lease| outcome.records.push(Part::Arena(lease)));
             outcome.bytes += batch.len;
+            let next = TailRange::of(batch);
+            if let Some(whole) = run.as_ref().and_then(|run| run.joined(next)) {
+                run = Some(whole);
+            } else if let Some(done) = run.replace(next) {
+                partition.tail().lease(done, &mut self.arena, |lease| records.push(Part::Arena(lease)));
+            }
+        }
+        if let Some(last) = run {
+            partition.tail().lease(last, &mut self.arena, |lease| records.push(Part::Arena(lease)));
+        }
+        match outcome.bytes {
+            0 => self.buffers.recycle_parts(records),
+            _ => outcome.records = records,
         }
         outcome
     }
@@ -129,23 +146,26 @@ impl Shard {
     /// Wakes whoever watches a partition.
     pub(super) fn wake_watches(&mut self, now: Now, slot: u32, out: &mut Actions) {
         let Some(partition) = self.partitions.by_slot(slot) else { return };
-        let watches: Vec<Origin> = partition.take_watches().collect();
-        for origin in watches {
+        let mut woken = std::mem::take(&mut self.grown.woken);
+        woken.extend(partition.take_watches());
+        for origin in woken.drain(..) {
             if origin.core == self.config.core {
                 self.on_grew(now, origin, out);
             } else {
                 out.push(Action::Mail { to: Peer::Core(origin.core), message: Message::Grew { origin } });
             }
         }
+        self.grown.woken = woken;
     }
 
     /// Gives the leases of records back.
-    pub(super) fn release_records(&mut self, records: Vec<Part>, out: &mut Actions) {
-        for part in records {
+    pub(super) fn release_records(&mut self, mut records: Parts, out: &mut Actions) {
+        for part in records.drain(..) {
             if let Part::Arena(lease) = part {
                 self.give_back(lease, out);
             }
         }
+        self.buffers.recycle_parts(records);
     }
 }
 

@@ -3,9 +3,10 @@
 use crate::arena::Lease;
 use crate::ids::{ConnId, Errno, Now, Ticket};
 use crate::kafka::schema::Hole;
+use crate::metrics::{FetchStage, ProduceStage};
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions, Linger, Part, Parts};
-use crate::shard::connection::{Entry, Phase, Stage};
+use crate::shard::connection::{Entry, Phase, RequestKind, Stage};
 use crate::shard::message::{Message, Peer};
 use crate::shard::requests::{InService, Kind};
 
@@ -47,7 +48,7 @@ impl Buffers {
     /// Keeps an empty list of parts for later.
     pub fn recycle_parts(&mut self, parts: Parts) {
         assert!(parts.is_empty(), "{} parts would be lost", parts.len());
-        if self.parts.len() < KEPT_MAX {
+        if self.parts.len() < KEPT_MAX && parts.capacity() > 0 {
             self.parts.push(parts);
         }
     }
@@ -77,7 +78,7 @@ impl Shard {
         let Some(connection) = self.connections.at(conn) else {
             return self.release_parts(parts, out);
         };
-        match connection.answer(ticket, parts) {
+        match connection.answer(ticket, self.metrics.now(), parts) {
             Ok(()) => self.buffers.touched.push(conn),
             Err(parts) => self.release_parts(parts, out),
         }
@@ -93,8 +94,8 @@ impl Shard {
 
     /// Starts the requests of a connection that may start, then sends the answers that are next.
     pub(super) fn advance(&mut self, now: Now, conn: ConnId, out: &mut Actions) {
-        while let Some((ticket, frame)) = self.connections.at(conn).and_then(|conn| conn.start_next()) {
-            self.dispatch(now, conn, ticket, frame, out);
+        while let Some((ticket, received, frame)) = self.connections.at(conn).and_then(|conn| conn.start_next()) {
+            self.dispatch(now, (conn, ticket, received), frame, out);
             self.send_answers(conn, out);
         }
         self.send_answers(conn, out);
@@ -128,6 +129,14 @@ impl Shard {
         let Some(connection) = self.connections.at(conn) else { return };
         connection.sending = false;
         connection.last_active = now.mono;
+        for (kind, since) in connection.leaving.drain(..) {
+            let waited = now.mono.micros_since(since);
+            match kind {
+                RequestKind::Produce => self.metrics.produce_stage(ProduceStage::Sent, waited),
+                RequestKind::Fetch => self.metrics.fetch_stage(FetchStage::Sent, waited),
+                RequestKind::Other => {}
+            }
+        }
         match result {
             Ok(()) => {
                 self.advance(now, conn, out);

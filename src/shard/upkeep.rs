@@ -243,6 +243,7 @@ impl Shard {
         let connections = self.connections.iter();
         let over: Vec<_> = connections.filter(|c| c.is_quiet() && idle(c.last_active)).map(|c| c.id).collect();
         for conn in over {
+            self.metrics.count.connections_closed_for_idleness += 1;
             self.close(conn, Linger::Graceful, out);
         }
         self.arena.give_back(self.writes.is_quiet(), self.pressure.changes());

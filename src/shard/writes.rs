@@ -6,6 +6,7 @@ use crate::ids::{DirId, Errno, FileId, FlushId, Generation, Now, WriteId};
 use crate::log::appender::{LogPos, WritePlan};
 use crate::log::group_commit::{FlushWay, GroupCommit};
 use crate::log::segment::UnwrittenExtents;
+use crate::metrics::ProduceStage;
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions, Extents};
 
@@ -230,7 +231,11 @@ impl Shard {
         let mut settled = std::mem::take(&mut self.appends.settled);
         let partition = self.partitions.by_slot(slot).expect("settled by its slot");
         let dir = partition.dir.dir;
-        let moved = partition.settle(|origin, outcome| settled.push((origin, outcome)));
+        let metrics = &mut self.metrics;
+        let moved = partition.settle(|origin, outcome, since| {
+            metrics.produce_stage(ProduceStage::Written, now.mono.micros_since(since));
+            settled.push((origin, outcome));
+        });
         if moved && partition.is_watched() {
             self.grown.note(slot);
         }

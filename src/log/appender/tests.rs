@@ -159,7 +159,7 @@ impl Script {
     /// The bytes of a batch as a reader gets them.
     fn read(&mut self, batch: &BatchEntry) -> Vec<u8> {
         let (mut leases, mut bytes) = (Vec::new(), Vec::new());
-        self.appender.lease(batch, &mut self.arena, |lease| leases.push(lease));
+        self.appender.lease(TailRange::of(batch), &mut self.arena, |lease| leases.push(lease));
         for lease in leases {
             bytes.extend_from_slice(self.arena.bytes(&lease));
             self.arena.release(lease);

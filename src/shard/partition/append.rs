@@ -86,7 +86,7 @@ impl Partition {
             Verdict::Append => self.append_valid(now, ask, &view, accepted, arena),
             Verdict::Duplicate { base_offset, last_offset, timestamp } => {
                 let append_time = self.append_time(timestamp);
-                self.hold(ask, base_offset, last_offset.plus(1), append_time)
+                self.hold(now, ask, (base_offset, last_offset.plus(1)), append_time)
             }
             Verdict::Refuse(code) => AppendStep::refuse(code),
         }
@@ -146,7 +146,7 @@ impl Partition {
         self.producers.record(&facts, base);
         self.pacer.on_append(base, u64::from(len), facts.producer_id.0 >= 0);
         let append_time = self.append_time(accepted.max_timestamp);
-        self.hold(ask, base, next, append_time)
+        self.hold(now, ask, (base, next), append_time)
     }
 
     /// Segment, indexes and epochs learn of a batch.
@@ -163,8 +163,9 @@ impl Partition {
         }
     }
 
-    fn hold(&mut self, ask: &AppendAsk, base_offset: Offset, upto: Offset, log_append_time: i64) -> AppendStep {
-        let held = Held { origin: ask.origin, base_offset, log_append_time };
+    fn hold(&mut self, now: Now, ask: &AppendAsk, span: (Offset, Offset), log_append_time: i64) -> AppendStep {
+        let (base_offset, upto) = span;
+        let held = Held { origin: ask.origin, base_offset, log_append_time, since: now.mono };
         match ask.acks {
             Acks::None => {
                 let log_start = self.offsets.log_start();
@@ -228,8 +229,15 @@ mod tests {
         let origin = Origin { core: CoreId(0), ticket: Ticket(1), slot: 0 };
         let records = arena.split(&window, 0, batch.len() as u32);
         let (partition_id, acks) = (partition.id, Acks::Leader);
-        let ask =
-            AppendAsk { origin, partition: partition_id, records, acks, internal_allowed: false, zstd_allowed: true };
+        let ask = AppendAsk {
+            origin,
+            partition: partition_id,
+            records,
+            acks,
+            internal_allowed: false,
+            zstd_allowed: true,
+            since: NOW.mono,
+        };
         let step = partition.append(NOW, &ask, batch, arena, &mut Vec::new());
         arena.release(ask.records);
         arena.release(window);

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::arena::Arena;
-use crate::ids::{Errno, FileId, FilePos, Generation, LeaderEpoch, Offset, PartitionId};
+use crate::ids::{Errno, FileId, FilePos, Generation, LeaderEpoch, MonoMicros, Offset, PartitionId};
 use crate::kafka::error_code::ErrorCode;
 use crate::log::appender::{Appender, LogPos, WritePlan};
 use crate::log::epochs::LeaderEpochs;
@@ -94,6 +94,8 @@ pub struct Held {
     pub origin: Origin,
     base_offset: Offset,
     log_append_time: i64,
+    /// When it joined the log.
+    since: MonoMicros,
 }
 
 /// Whether it serves.
@@ -162,8 +164,8 @@ impl Partition {
     }
 
     /// Moves stable and the high watermark to what the device has now, and lets out the answers whose promise that
-    /// keeps. Returns whether the high watermark moved.
-    pub fn settle(&mut self, out: impl FnMut(Origin, AppendOutcome)) -> bool {
+    /// keeps, with the time at which each joined the log. Returns whether the high watermark moved.
+    pub fn settle(&mut self, out: impl FnMut(Origin, AppendOutcome, MonoMicros)) -> bool {
         self.offsets.advance_stable(self.appender.stable_offset());
         let stable = self.offsets.stable();
         let moved =
@@ -172,11 +174,11 @@ impl Partition {
         moved
     }
 
-    fn release_acks(&mut self, mut out: impl FnMut(Origin, AppendOutcome)) {
+    fn release_acks(&mut self, mut out: impl FnMut(Origin, AppendOutcome, MonoMicros)) {
         let log_start = self.offsets.log_start();
         let (stable, high_watermark) = (self.offsets.stable(), self.offsets.high_watermark());
         self.acks.release(stable, high_watermark, self.in_sync, |held, release| {
-            out(held.origin, held.outcome(log_start, release));
+            out(held.origin, held.outcome(log_start, release), held.since);
         });
     }
 
