@@ -291,11 +291,13 @@ impl World {
                 Ok(FileDone::Done)
             }
             FileJob::CreateSegment { file, path, len, .. } => {
+                assert_eq!(len % 4096, 0, "the file could not be filled with O_DIRECT");
                 assert!(matches!(path.kind, FileKind::Log(_)));
                 self.files.insert(file, vec![0; len as usize]);
                 Ok(FileDone::Opened { file, len })
             }
             FileJob::Grow { file, to, .. } => {
+                assert_eq!(to.0 % 4096, 0, "the file could not be filled with O_DIRECT");
                 self.files.get_mut(&file).expect("grown files are open").resize(to.0 as usize, 0);
                 Ok(FileDone::Done)
             }

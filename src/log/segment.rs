@@ -311,7 +311,8 @@ pub fn growth(fill: &FileFill, rules: &GrowthRules) -> Option<Growth> {
         return None;
     }
     let step = FilePos(allocated.clamp(FIRST_GROWTH_BYTES, step_max)).align_down().0;
-    let to = (allocated + step).min(longest).max(needed);
+    // A cleanly stopped file ends at its last batch; from here on it ends at a block again.
+    let to = (fill.allocated.align_down().0 + step).min(longest).max(needed);
     Some(Growth { to: FilePos(to), extents: extents(rules) })
 }
 
