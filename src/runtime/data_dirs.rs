@@ -21,6 +21,8 @@ use crate::shard::action::PartitionDir;
 
 /// A killed process's last writes may land up to 120 ms after its end, and its lock lives as long (design.md §1).
 const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// A wait for it that is longer is told.
+const LOCK_SILENCE: Duration = Duration::from_millis(500);
 const LOCK: &str = ".lock";
 /// What an empty directory may contain: the start of an earlier attempt, and what file systems put there themselves.
 const NO_CONTENTS: &[&str] = &[LOCK, "meta.properties.tmp", "lost+found"];
@@ -177,10 +179,15 @@ fn lock(path: &Path) -> Result<OwnedFd, Reason> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
     let file = rustix::fs::open(&name, flags, Mode::from_raw_mode(0o644)).map_err(fault)?;
     let started = Instant::now();
+    let mut said = false;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(file),
             Err(rustix::io::Errno::WOULDBLOCK) if started.elapsed() < LOCK_WAIT => {
+                if !said && started.elapsed() > LOCK_SILENCE {
+                    said = true;
+                    tracing::info!("{} is held by another process: waiting for its end", name.display());
+                }
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -94,7 +94,7 @@ fn a_sound_data_directory_has_no_damage() {
         let (table, damage) = verified(dir.path());
         assert_eq!(damage, Vec::<String>::new(), "{table}");
         assert!(table.contains("orders-2"), "{table}");
-        assert!(table.lines().any(|line| line.contains("0..5") && line.ends_with("ok, 1 segments")), "{table}");
+        assert!(table.lines().any(|line| line.contains("0..5") && line.ends_with("ok, 1 segment")), "{table}");
     }
 }
 

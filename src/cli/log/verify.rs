@@ -199,6 +199,7 @@ impl Report {
         }
         let segments = kinds.get("log").copied().unwrap_or(0);
         let status = match damaged {
+            0 if segments == 1 => "ok, 1 segment".to_owned(),
             0 => format!("ok, {segments} segments"),
             files => format!("DAMAGED, {files} of {} files", checked.len()),
         };
