@@ -5,7 +5,7 @@ use zerocopy::FromBytes;
 
 use crate::kafka::batch::{BatchHeader, BatchView, HEADER_BYTES, MAGIC};
 use crate::kafka::compression;
-use crate::log::segment::SegmentSet;
+use crate::log::segment::{Segment, SegmentSet};
 use crate::shard::message::QueryAnswer;
 
 /// What a look through a block found.
@@ -162,11 +162,13 @@ pub fn whole_batches(bytes: &[u8], bytes_max: u32, limit: Offset) -> u32 {
 }
 
 /// The segment that a search by time starts in, and the timestamp to look for: the first segment whose largest one is
-/// late enough; for −3 the first with the largest of all.
+/// late enough; for −3 the first with the largest of all. One whose largest timestamp nobody knows, because its index is
+/// lost, may hold the record; so may one whose records have none, and there the search goes on.
 pub fn first_to_search(segments: &SegmentSet, timestamp: i64) -> Option<(Offset, i64)> {
     let largest = segments.iter().map(|segment| segment.max_timestamp).max().unwrap_or(-1);
     let wanted = if timestamp == -3 { largest } else { timestamp };
-    let first = segments.iter().find(|segment| wanted <= segment.max_timestamp)?;
+    let unknown = |segment: &Segment| segment.max_timestamp < 0 && !segment.is_empty();
+    let first = segments.iter().find(|segment| wanted <= segment.max_timestamp || unknown(segment))?;
     (wanted >= 0).then_some((first.base, wanted))
 }
 
@@ -178,8 +180,10 @@ pub fn nothing() -> QueryAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::WallMillis;
     use crate::kafka::batch::Codec;
     use crate::kafka::batch_builder::BatchBuilder;
+    use crate::log::segment::SegmentState;
 
     /// Records at 100, 101, … with offsets from 10 on.
     fn batch(codec: Codec, count: i64) -> Vec<u8> {
@@ -220,6 +224,22 @@ mod tests {
         let first = |bytes_max| first_at_or_after(&snappy, 145, Offset(1000), bytes_max);
         assert_eq!(first(20_500), found(10, 149), "blocks of 32 KiB are all or nothing");
         assert_eq!(first(33_000), found(42, 149));
+    }
+
+    /// A segment whose index was lost was passed over, and with it the records that were looked for.
+    #[test]
+    fn a_segment_of_unknown_times_is_searched() {
+        let mut segments = SegmentSet::default();
+        for (base, max_timestamp) in [(0, 100), (10, -1), (20, 300)] {
+            let mut segment = Segment::active(Offset(base), WallMillis(0), None);
+            segment.on_append(Offset(base + 10), 1, max_timestamp);
+            segment.state = SegmentState::Sealed;
+            segments.push(segment);
+        }
+        segments.push(Segment::active(Offset(30), WallMillis(0), None));
+        assert_eq!(first_to_search(&segments, 100), Some((Offset(0), 100)));
+        assert_eq!(first_to_search(&segments, 101), Some((Offset(10), 101)));
+        assert_eq!(first_to_search(&segments, -3), Some((Offset(10), 300)));
     }
 
     #[test]
