@@ -30,6 +30,9 @@ use pinion::shard::config::ShardConfig;
 use pinion::shard::event::{Crowd, Event, FileDone, Received};
 use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query};
 
+#[path = "shard/found.rs"]
+mod found;
+
 /// The connections of the world: the second one is for what must not wait behind the first.
 const CONNS: [ConnId; 2] = [ConnId { slot: 0, turn: 1 }, ConnId { slot: 1, turn: 1 }];
 
@@ -43,6 +46,9 @@ struct Pipe {
 const TOPIC: TopicId = TopicId([7; 16]);
 const PARTITION: PartitionId = PartitionId { topic: TOPIC, index: PartitionIndex(0) };
 
+/// Which file jobs fail, and how.
+type Refusal = (fn(&FileJob) -> bool, Errno);
+
 struct World {
     shard: Shard,
     memory: Arc<Regions>,
@@ -52,6 +58,10 @@ struct World {
     /// The connection in use.
     at: usize,
     files: BTreeMap<FileId, Vec<u8>>,
+    /// Files of the partition that were there at the start.
+    stored: BTreeMap<FileKind, Vec<u8>>,
+    /// File jobs that fail, and how.
+    refused: Option<Refusal>,
     mail: Vec<Message>,
     writes: usize,
     reads: usize,
@@ -158,6 +168,8 @@ impl World {
             pipes: Default::default(),
             at: 0,
             files: BTreeMap::new(),
+            stored: BTreeMap::new(),
+            refused: None,
             mail: Vec::new(),
             writes: 0,
             reads: 0,
@@ -281,7 +293,19 @@ impl World {
     fn job(&mut self, what: FileJob) -> Result<FileDone, Errno> {
         let text = format!("{what:?}");
         self.jobs.push(text.split_whitespace().next().unwrap_or_default().to_owned());
+        if let Some((refused, errno)) = self.refused
+            && refused(&what)
+        {
+            return Err(errno);
+        }
         match what {
+            FileJob::OpenActive { file, path } | FileJob::OpenSealed { file, path } => {
+                let contents = self.stored.get(&path.kind).cloned().unwrap_or_default();
+                let len = contents.len() as u64;
+                self.files.insert(file, contents);
+                Ok(FileDone::Opened { file, len })
+            }
+            FileJob::ReadWhole { .. } => Err(Errno(2)),
             FileJob::Checkpoint { contents, .. } => {
                 self.checkpoints.push(contents);
                 Ok(FileDone::Done)
@@ -293,6 +317,7 @@ impl World {
             FileJob::CreateSegment { file, path, len, .. } => {
                 assert_eq!(len % 4096, 0, "the file could not be filled with O_DIRECT");
                 assert!(matches!(path.kind, FileKind::Log(_)));
+                assert!(!self.stored.contains_key(&path.kind), "{path:?} is created and is there");
                 self.files.insert(file, vec![0; len as usize]);
                 Ok(FileDone::Opened { file, len })
             }

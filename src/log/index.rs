@@ -96,6 +96,12 @@ impl SegmentIndex {
         }
     }
 
+    /// The files may lack entries that counted as written: all of them are pending again.
+    pub fn write_again(&mut self) {
+        self.offsets.0.flushed = 0;
+        self.times.entries.flushed = 0;
+    }
+
     /// The segment takes no more appends: adds the final time entry.
     pub fn seal(&mut self) {
         self.times.finish();
@@ -111,8 +117,7 @@ impl SegmentIndex {
     pub fn truncate(&mut self, end: Offset) -> TruncatedIndex {
         let files_stale = self.offsets.0.truncate(end) | self.times.entries.truncate(end);
         if files_stale {
-            self.offsets.0.flushed = 0;
-            self.times.entries.flushed = 0;
+            self.write_again();
         }
         let times = &mut self.times;
         times.max = times.entries.last().map_or((-1, times.entries.base), |last| last.decode(times.entries.base));

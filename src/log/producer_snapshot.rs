@@ -207,6 +207,14 @@ impl SnapshotPacer {
         (at, replaced)
     }
 
+    /// The snapshot on its way could not be written; another one is due later.
+    ///
+    /// # Panics
+    /// When there is none on its way.
+    pub fn on_lost(&mut self) {
+        assert!(self.pending.take().is_some(), "a producer snapshot was lost that nobody took");
+    }
+
     /// The place that a checkpoint must not let recovery start behind: the first idempotent batch that no durable
     /// snapshot covers.
     pub fn uncovered_from(&self) -> Option<Offset> {

@@ -65,6 +65,8 @@ impl Shard {
                 return false;
             }
             AppendStep::Held => {}
+            // No write that is out may be what its promise waits for.
+            AppendStep::Known => self.settle(now, slot.expect("it was found there"), out),
             AppendStep::Appended(outcome) => self.deliver_append(now, ask.origin, outcome, out),
             AppendStep::Refused { code, message } => {
                 let outcome = AppendOutcome::Refused { code, message, leader: None };

@@ -62,8 +62,10 @@ struct ColdRead {
 enum Step {
     /// Not begun.
     Queued,
-    /// The file is being opened.
+    /// The file is being opened for this read.
     Opening,
+    /// The partition opens the file, which it writes.
+    Awaiting,
     /// An index is being loaded.
     Index(IndexKind),
     /// Batches are being read; the block starts at this file position, and behind `end` there are none to be read yet.
@@ -163,12 +165,14 @@ impl Shard {
                 }
                 match file {
                     Some(_) => self.look(now, id, out),
-                    None => {
-                        read.step = Step::Opening;
-                        if !partition.files.is_busy() {
+                    None if partition.files.is_recovered(segment) => {
+                        read.step = Step::Awaiting;
+                        if !partition.files.is_opening(segment) {
                             self.run_wish(slot, FileWish::Open { base: segment }, out);
                         }
                     }
+                    // Its file is not there yet, nor is any byte of it on the device.
+                    None => self.past_segment(now, id, out),
                 }
             }
             Placed::Sealed { segment, file: Some(_) } => {
@@ -279,9 +283,9 @@ impl Shard {
         }
     }
 
-    /// Reads that wait for a written segment's file go on.
+    /// Reads that wait for a written segment's file go on, or end with their data directory.
     pub(super) fn resume_reads(&mut self, now: Now, partition: PartitionId, out: &mut Actions) {
-        let waits = |read: &ColdRead| read.partition == partition && matches!(read.step, Step::Opening);
+        let waits = |read: &ColdRead| read.partition == partition && matches!(read.step, Step::Awaiting);
         let waiting: Vec<usize> =
             self.cold_reads.reads.iter().filter(|(_, read)| waits(read)).map(|(id, _)| id).collect();
         for id in waiting {
@@ -420,6 +424,11 @@ impl Shard {
         let wanted = if ask.whole_first { ask.bytes_max.max(first_len) } else { ask.bytes_max };
         let high_watermark = partition.offsets.high_watermark();
         let (file, end) = partition.readable(read.segment).expect("the read goes on, and its file was read just now");
+        if wanted < first_len {
+            // A part of a batch is worth nothing to a client: it gets none, and asks for this partition first next time.
+            let outcome = FetchOutcome::of(partition);
+            return self.finish_fetch_read(now, id, outcome, out);
+        }
         if file.direct || u64::from(wanted) <= bytes.len() as u64 {
             let whole = time_search::whole_batches(bytes, wanted, high_watermark);
             if whole == 0 && ask.whole_first {

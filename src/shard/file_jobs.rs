@@ -77,7 +77,7 @@ pub struct FileJobs {
 }
 
 /// The errno of a full disk.
-const ENOSPC: i32 = 28;
+pub(super) const ENOSPC: i32 = 28;
 /// How long a full disk is left alone.
 const NO_SPACE_RETRY_MS: u64 = 1_000;
 /// File ids of a core start here, so that no two cores use the same one.
@@ -180,6 +180,10 @@ impl Shard {
                 self.continue_close(slot, out);
             }
             (
+                purpose @ (Purpose::Index { slot } | Purpose::Epochs { slot } | Purpose::Producers { slot, .. }),
+                Err(Errno(ENOSPC)),
+            ) => self.on_small_file_refused(now, slot, &purpose, out),
+            (
                 Purpose::Wish { slot, .. }
                 | Purpose::LastSeal { slot }
                 | Purpose::Index { slot }
@@ -224,6 +228,24 @@ impl Shard {
         self.no_space.push(slot);
         self.pressure.set_no_space(true);
         self.timers.set(now.mono.plus_millis(NO_SPACE_RETRY_MS), Timer::Space);
+    }
+
+    /// The disk is too full for a file beside the segments. Recovery can do without its newest state, so that nothing of
+    /// the directory fails; it is written again when there is room.
+    fn on_small_file_refused(&mut self, now: Now, slot: u32, purpose: &Purpose, out: &mut Actions) {
+        let partition = self.partitions.by_slot(slot).expect("a partition outlives its jobs");
+        match purpose {
+            Purpose::Epochs { .. } => partition.on_epochs_not_recorded(),
+            Purpose::Producers { .. } => partition.on_producers_not_recorded(),
+            _ => partition.on_index_not_written(),
+        }
+        let dir = partition.dir.dir;
+        if self.pressure.may_log(now.mono) {
+            tracing::warn!(%dir, ?purpose, "disk full: a small file is written later");
+        }
+        self.stopping.note_file_lacking();
+        self.note_moved(now, dir);
+        self.continue_close(slot, out);
     }
 
     /// Tries again what the full disk refused.

@@ -8,7 +8,7 @@ use crate::log::checkpoint::SlotWriter;
 use crate::log::index_cache::{IndexKey, IndexKind};
 use crate::shard::Shard;
 use crate::shard::action::{Actions, FileJob, FileKind, Linger, PartitionDir};
-use crate::shard::file_jobs::Purpose;
+use crate::shard::file_jobs::{ENOSPC, Purpose};
 use crate::shard::partition::StaleFile;
 use crate::shard::timers::Timer;
 
@@ -168,8 +168,14 @@ impl Shard {
         let checkpoint = &mut self.upkeep.checkpoints[usize::from(dir.0)];
         checkpoint.in_flight = false;
         checkpoint.writer.on_written(result.is_ok());
-        if let Err(errno) = result {
-            self.fail_dir(now, dir, errno, out);
+        match result {
+            Ok(()) => {}
+            // The older slot is still whole: recovery begins there.
+            Err(Errno(ENOSPC)) => {
+                self.stopping.note_file_lacking();
+                self.note_moved(now, dir);
+            }
+            Err(errno) => self.fail_dir(now, dir, errno, out),
         }
     }
 

@@ -19,6 +19,8 @@ use crate::shard::message::{Acks, AppendAsk, AppendOutcome};
 pub enum AppendStep {
     /// Appended; the answer is held until its promise is true.
     Held,
+    /// In the log already, as a retry finds it; the answer is held, and its promise may be true by now.
+    Known,
     /// Appended, and nothing is waited for (acks=0).
     Appended(AppendOutcome),
     /// Not appended.
@@ -86,7 +88,10 @@ impl Partition {
             Verdict::Append => self.append_valid(now, ask, &view, accepted, arena),
             Verdict::Duplicate { base_offset, last_offset, timestamp } => {
                 let append_time = self.append_time(timestamp);
-                self.hold(now, ask, (base_offset, last_offset.plus(1)), append_time)
+                match self.hold(now, ask, (base_offset, last_offset.plus(1)), append_time) {
+                    AppendStep::Held => AppendStep::Known,
+                    step => step,
+                }
             }
             Verdict::Refuse(code) => AppendStep::refuse(code),
         }
@@ -264,7 +269,7 @@ mod tests {
         assert_eq!(partition.blocks_held(), 0);
         assert_eq!(append(&mut partition, &mut arena, &sound), AppendStep::Held);
         let held = partition.blocks_held();
-        assert_eq!(append(&mut partition, &mut arena, &sound), AppendStep::Held, "a duplicate");
+        assert_eq!(append(&mut partition, &mut arena, &sound), AppendStep::Known, "a duplicate");
         let refused = AppendStep::refuse(ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
         assert_eq!(append(&mut partition, &mut arena, &gap), refused);
         assert_eq!(partition.blocks_held(), held);

@@ -180,13 +180,9 @@ impl SegmentFiles {
         self.files.iter().map(|file| file.base)
     }
 
-    /// Whether a job is at any of them.
-    pub fn is_busy(&self) -> bool {
-        self.files.iter().any(|file| match file.state {
-            FileState::Opening | FileState::Sealing => true,
-            FileState::Open { growing, .. } => growing,
-            FileState::Absent => false,
-        })
+    /// Whether the segment at `base` is being created or opened.
+    pub fn is_opening(&self, base: Offset) -> bool {
+        self.at(base).is_some_and(|file| file.state == FileState::Opening)
     }
 
     fn roll(&mut self, base: Offset) {
@@ -194,7 +190,7 @@ impl SegmentFiles {
     }
 
     /// Whether the segment at `base` has a recovered file that is not open yet. Only the oldest one can.
-    fn is_recovered(&self, base: Offset) -> bool {
+    pub fn is_recovered(&self, base: Offset) -> bool {
         self.recovered.is_some() && self.files.front().is_some_and(|file| file.base == base)
     }
 

@@ -96,6 +96,22 @@ impl Partition {
         self.recording_epoch = false;
     }
 
+    /// They could not be written.
+    pub fn on_epochs_not_recorded(&mut self) {
+        self.recording_epoch = false;
+    }
+
+    /// The producer snapshot on its way could not be written.
+    pub fn on_producers_not_recorded(&mut self) {
+        self.pacer.on_lost();
+    }
+
+    /// Index entries could not be written: the files of the active segment get all of theirs again. Those of a sealed one
+    /// stay short, which costs longer scans.
+    pub fn on_index_not_written(&mut self) {
+        self.index.write_again();
+    }
+
     /// The producer snapshot on its way is on the device; returns the one that it replaces.
     pub fn on_producers_recorded(&mut self) -> Option<Offset> {
         self.pacer.on_durable().1
