@@ -24,6 +24,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 /// A wait for it that is longer is told.
 const LOCK_SILENCE: Duration = Duration::from_millis(500);
 const LOCK: &str = ".lock";
+/// Where files are that Kafka does not know.
+const OWN: &str = ".pinion";
 /// What an empty directory may contain: the start of an earlier attempt, and what file systems put there themselves.
 const NO_CONTENTS: &[&str] = &[LOCK, "meta.properties.tmp", "lost+found"];
 
@@ -257,6 +259,10 @@ fn identify(dirs: Vec<(DataDir, Option<Option<Identity>>)>, node: BrokerId) -> R
                     .map_err(|error| failed("write meta.properties in", &dir.path, &error))?;
             }
         }
+        if dir.online {
+            // For the checkpoints, which are written as soon as something is.
+            create(&dir.path.join(OWN)).map_err(|error| failed("create .pinion in", &dir.path, &error))?;
+        }
         opened.push(dir);
     }
     Ok(DataDirs { dirs: opened, cluster_id })
@@ -312,6 +318,7 @@ mod tests {
         assert_eq!(again.cluster_id, cluster);
         assert_eq!(again.dirs.iter().map(|dir| dir.id).collect::<Vec<_>>(), ids);
         assert!(again.dirs.iter().all(|dir| dir.clean.is_none()), "no clean stop was marked");
+        assert!(paths.iter().all(|path| path.join(OWN).is_dir()), "each has a place for its checkpoints");
     }
 
     #[test]
