@@ -74,6 +74,8 @@ pub struct Client {
     pub slowness: u64,
     /// What it is told when the connection ends.
     pub answered: u64,
+    /// A batch of it was refused for the moment.
+    refused: bool,
 }
 
 impl Client {
@@ -113,7 +115,8 @@ impl Client {
     }
 
     fn of(role: Role, drops: u64, slowness: u64) -> Client {
-        Client { role, input: Vec::new(), asked: VecDeque::new(), correlation: 0, drops, slowness, answered: 0 }
+        let (input, asked) = (Vec::new(), VecDeque::new());
+        Client { role, input, asked, correlation: 0, drops, slowness, answered: 0, refused: false }
     }
 
     /// Whether it waits for an answer.
@@ -370,16 +373,24 @@ impl Client {
                 }
                 true
             }
-            // Its first batch was refused by a full disk, and a later one, already under way, was not.
-            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if step.plan.disk_full > 0 => {
+            // Its first batch was refused for the moment, by a full disk or before its partition was there, and a later
+            // one, already under way, was not: a broker that knows nothing of a producer takes any sequence.
+            ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER if self.refused => {
                 self.role = Role::Producer { acks: -1, in_flight_max: 3, many: false };
                 false
             }
             ErrorCode::KAFKA_STORAGE_ERROR
             | ErrorCode::REQUEST_TIMED_OUT
             | ErrorCode::NOT_LEADER_OR_FOLLOWER
-            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => !matches!(self.role, Role::Idempotent { .. }),
-            code => panic!("batch {id} of {large} bytes was refused: {code:?}"),
+            | ErrorCode::UNKNOWN_TOPIC_OR_PARTITION => {
+                self.refused = true;
+                !matches!(self.role, Role::Idempotent { .. })
+            }
+            code => panic!(
+                "batch {id} of {large} bytes for partition {} was refused: {code:?} {:?}",
+                step.history.batch(id).partition,
+                self.role
+            ),
         }
     }
 
