@@ -93,8 +93,9 @@ fn serve_here(dir: &Path) -> String {
     };
     let config = args.resolve(&host::facts()).expect("valid settings");
     std::thread::spawn(move || serve::run(&config).map(|_| ()).expect("it starts"));
-    let address = free.to_string();
+    let (address, begun) = (free.to_string(), std::time::Instant::now());
     while std::net::TcpStream::connect(free).is_err() || !Wire::connect(&address).knows_controller() {
+        assert!(begun.elapsed().as_secs() < 60, "a broker that does not serve after a minute");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     address

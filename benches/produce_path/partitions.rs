@@ -72,6 +72,7 @@ pub fn many(run: &Run) {
         let answered = begun.elapsed().as_secs_f64();
         let mut wire = Wire::connect(&node.kafka);
         while wire.partitions_served(&topic, count) < count as usize {
+            assert!(begun.elapsed().as_secs() < 120, "partitions that are not served after two minutes");
             std::thread::sleep(Duration::from_millis(10));
         }
         let (what, limit) = if idempotent { (", with producer state", 4.0) } else { ("", 2.0) };
