@@ -8,12 +8,20 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
+from collections import defaultdict
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent
 ROOT = SOURCE.parent.parent
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).absolute()
 CACHE = TARGET / "clients"
+
+# Registries have bad minutes: seconds to wait before each further attempt.
+PAUSES_S = (5, 20, 60)
+# Several suites want the same thing, and they prepare side by side.
+LOCKS = defaultdict(threading.Lock)
 
 
 class Missing(Exception):
@@ -28,7 +36,7 @@ def java_jars():
     def copy():
         # log4j's and maven's own chatter is of interest only when this fails.
         call(["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies",
-              f"-DoutputDirectory={jars}", "-DincludeScope=runtime"], CACHE / "java")
+              f"-DoutputDirectory={jars}", "-DincludeScope=runtime"], CACHE / "java", PAUSES_S)
 
     once("java", [pom], copy)
     return jars
@@ -50,7 +58,7 @@ def python_with_clients():
 
     def install():
         call([sys.executable, "-m", "venv", str(venv)], venv)
-        call([str(venv / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "-r", str(wanted)], venv)
+        call([str(venv / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", "-r", str(wanted)], venv, PAUSES_S)
 
     once("python", [wanted], install)
     return venv / "bin" / "python"
@@ -60,8 +68,12 @@ def go_suite():
     """The compiled Go suite: franz-go, sarama and kafka-go."""
     need("go")
     folder, binary = SOURCE / "go", CACHE / "go" / "suite"
-    once("go", sorted(folder.iterdir()), lambda: call(
-        ["go", "build", "-C", str(folder), "-o", str(binary), "."], CACHE / "go", GOTOOLCHAIN="local"))
+
+    def install():
+        call(["go", "mod", "download", "-C", str(folder)], CACHE / "go", PAUSES_S, GOTOOLCHAIN="local")
+        call(["go", "build", "-C", str(folder), "-o", str(binary), "."], CACHE / "go", GOTOOLCHAIN="local", CGO_ENABLED="0")
+
+    once("go", sorted(folder.iterdir()), install)
     return binary
 
 
@@ -74,24 +86,29 @@ def node_suite():
         place.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():
             shutil.copy(file, place)
-        call(["npm", "ci", "--silent", "--ignore-scripts"], place)
+        call(["npm", "ci", "--silent", "--ignore-scripts"], place, PAUSES_S)
 
     once("node", sorted(folder.iterdir()), install)
     return place / "suite.js"
 
 
 def rust_suite():
-    """The compiled librdkafka suite, a member of the workspace that no default build touches."""
+    """The compiled librdkafka suite, a member of the workspace that no default build touches.
+
+    librdkafka is built from source, which takes three minutes when optimised and less than one when not. The flags are
+    why this has a target directory of its own: in a shared one they would build Pinion's C code anew, and Pinion with it.
+    """
     need("cargo", "cc", "make")
-    call(["cargo", "build", "--release", "--quiet", "-p", "pinion-clients"], ROOT)
-    return TARGET / "release" / "pinion-clients"
+    place = CACHE / "rust"
+    call(["cargo", "build", "--quiet", "-p", "pinion-clients"], ROOT, PAUSES_S, CARGO_TARGET_DIR=str(place), CFLAGS="-O0 -g0")
+    return place / "debug" / "pinion-clients"
 
 
 def kcat(allowed):
     """The kcat on the path; from Debian's packages when the caller allows installing and we are root."""
     if not shutil.which("kcat") and allowed and os.geteuid() == 0 and shutil.which("apt-get"):
-        call(["apt-get", "update", "-qq"], CACHE)
-        call(["apt-get", "install", "-y", "-qq", "kcat"], CACHE, DEBIAN_FRONTEND="noninteractive")
+        call(["apt-get", "update", "-qq"], CACHE, PAUSES_S)
+        call(["apt-get", "install", "-y", "-qq", "kcat"], CACHE, PAUSES_S, DEBIAN_FRONTEND="noninteractive")
     need("kcat")
     return "kcat"
 
@@ -109,18 +126,24 @@ def once(name, inputs, install):
     for path in inputs:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     stamp = CACHE / name / ".stamp"
-    if stamp.exists() and stamp.read_text() == digest.hexdigest():
-        return
-    shutil.rmtree(CACHE / name, ignore_errors=True)
-    install()
-    stamp.write_text(digest.hexdigest())
+    with LOCKS[name]:
+        if stamp.exists() and stamp.read_text() == digest.hexdigest():
+            return
+        shutil.rmtree(CACHE / name, ignore_errors=True)
+        install()
+        stamp.write_text(digest.hexdigest())
 
 
-def call(command, place, **environment):
-    """Runs a package manager; its last words become the reason when it fails."""
+def call(command, place, pauses_s=(), **environment):
+    """Runs a package manager, again after each of the pauses while it fails; its last words become the reason."""
     place.mkdir(parents=True, exist_ok=True)
-    done = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          env={**os.environ, **environment})
-    if done.returncode != 0:
-        words = (done.stderr.strip() or done.stdout.strip()).splitlines()[-3:]
-        raise Missing(f"{' '.join(command[:2])} failed: {' | '.join(words)}")
+    for pause_s in (*pauses_s, None):
+        done = subprocess.run(command, cwd=place, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env={**os.environ, **environment})
+        if done.returncode == 0:
+            return
+        words = " | ".join((done.stderr.strip() or done.stdout.strip()).splitlines()[-3:])
+        if pause_s is None:
+            raise Missing(f"{' '.join(command[:2])} failed: {words}")
+        print(f"{' '.join(command[:2])} failed, again in {pause_s} s: {words}", flush=True)
+        time.sleep(pause_s)
