@@ -733,6 +733,45 @@ fn a_topic_on_a_failed_directory_is_dropped_without_touching_the_disk() {
     assert_eq!(world.jobs, Vec::<String>::new());
 }
 
+/// What hangs may never come back: nobody waits for it, and what comes back all the same does no harm.
+#[test]
+fn a_directory_that_hangs_lets_its_readers_its_writers_and_the_process_go() {
+    let ends_after = |mut world: World| {
+        assert!(!world.held.is_empty());
+        let hangs = Message::FailDir { dir: DirId(0), errno: Errno(110) };
+        world.event(Event::Mail { from: Peer::Control, message: hangs });
+        assert!(!world.pipes[0].output.is_empty(), "whoever waited has been told");
+        world.event(Event::Mail { from: Peer::Control, message: Message::Stop });
+        let stopped = |message: &Message| matches!(message, Message::Stopped { clean: false, .. });
+        assert!(world.mail.iter().any(stopped), "{:?}", world.mail);
+        let mut answered = std::mem::take(&mut world.pipes[0].output);
+        world.release();
+        std::mem::swap(&mut answered, &mut world.pipes[0].output);
+        assert!(answered.is_empty(), "nobody is told twice");
+        world
+    };
+    for held in [
+        |action: &Action| matches!(action, Action::Read { .. }),
+        |action: &Action| matches!(action, Action::Probe { .. }),
+    ] {
+        let mut world = many_segments();
+        world.hold = Some(held);
+        assert_eq!(world.fetch(0, 0), None);
+        assert_eq!(ends_after(world).fetched().map(|(error, ..)| error), Some(ErrorCode::KAFKA_STORAGE_ERROR));
+    }
+    for held in [
+        |action: &Action| matches!(action, Action::Write { .. }),
+        |action: &Action| matches!(action, Action::File { .. }),
+    ] {
+        let mut world = World::new();
+        world.hold = Some(held);
+        world.post(ApiKey::PRODUCE, 9, &produce_request(1, &batch(b"one")));
+        let body = ends_after(world).answer(ApiKey::PRODUCE, 9);
+        let response = produce::ProduceResponse::decode(9, &mut Reader::new(&body)).expect("a response");
+        assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::KAFKA_STORAGE_ERROR);
+    }
+}
+
 /// A client that talks to another cluster or broker than it means to starts again from its bootstrap servers (KIP-1242).
 #[test]
 fn a_client_that_means_another_broker_is_sent_back() {

@@ -70,6 +70,8 @@ pub enum Event {
     JobDone(JobDone),
     /// `Action::MeasureDisks` is done: the file systems of all data directories, in their order.
     DisksMeasured(Vec<DiskSpace>),
+    /// A disk operation in a data directory has not ended in `disk.stall.timeout.ms`.
+    DiskHangs(DirId),
     /// The HTTP thread asks for the reports of all cores.
     Scrape(HttpTicket),
     /// End in an orderly way (SIGTERM).
@@ -244,6 +246,8 @@ impl Control {
             Event::Mail { from, message } => self.on_mail(now, from, message, out),
             Event::JobDone(done) => self.on_job_done(now, done, out),
             Event::DisksMeasured(spaces) => self.on_disks_measured(now, &spaces, out),
+            // A disk that hangs is no better than one that fails.
+            Event::DiskHangs(dir) => self.on_dir_failed(now, FailedDir { dir, errno: Errno(ETIMEDOUT) }, None, out),
             Event::Scrape(ticket) => self.scrape.ask(ticket, now.mono, out),
             Event::Stop => self.on_stop(out),
             Event::Deadline => self.on_deadline(now, out),
@@ -572,6 +576,8 @@ impl Control {
 const VIEW_INTERVAL_MS: u64 = 10;
 const ENOSPC: i32 = 28;
 const EDQUOT: i32 = 122;
+/// What a directory whose disk hangs has failed with.
+const ETIMEDOUT: i32 = 110;
 
 fn mail(core: CoreId, message: Message) -> Action {
     Action::Mail { to: Peer::Core(core), message }

@@ -428,6 +428,10 @@ impl goldenscript::Runner for World {
                 let (from, errno) = (CoreId(option(&mut args, "core", 0)?), Errno(5));
                 self.handle(Event::Mail { from, message: Message::DirFailed { dir, errno } })?
             }
+            "disk-hangs" => {
+                let dir = DirId(args.next_pos().ok_or("which directory")?.parse()?);
+                self.handle(Event::DiskHangs(dir))?
+            }
             name => {
                 let command = self.parse(name, &mut args)?;
                 self.command(command)?

@@ -164,6 +164,11 @@ impl Files {
         self.ages[usize::from(dir.0)].end(age);
     }
 
+    /// Disk operations in flight in a directory.
+    pub fn in_flight(&self, dir: DirId) -> u32 {
+        self.ages[usize::from(dir.0)].in_flight()
+    }
+
     /// When the oldest disk operation in flight of each directory was started.
     pub fn oldest(&self) -> impl Iterator<Item = Option<MonoMicros>> + '_ {
         self.ages.iter().map(Ages::oldest)

@@ -102,6 +102,11 @@ impl Ages {
         }
     }
 
+    /// Operations that have not ended. Cost is linear in those since the oldest of them.
+    pub fn in_flight(&self) -> u32 {
+        self.started.iter().flatten().count() as u32
+    }
+
     /// When the oldest operation that has not ended was started.
     pub fn oldest(&self) -> Option<MonoMicros> {
         self.started.front().copied().flatten()

@@ -291,6 +291,25 @@ impl Ring {
     }
 }
 
+impl Ring {
+    /// Allows for so many more io-wq workers, as those that are there may never come back from what they do.
+    pub fn add_workers(&mut self, count: u32) {
+        let mut limits: [u32; 2] = [0, 0];
+        let submitter = self.uring.submitter();
+        let raised = submitter.register_iowq_max_workers(&mut limits).and_then(|()| {
+            limits = limits.map(|limit| limit.saturating_add(count));
+            submitter.register_iowq_max_workers(&mut limits)
+        });
+        if let Err(error) = raised {
+            tracing::error!(%error, count, "io-wq workers that hang cannot be replaced");
+        }
+        // The kernel looks at the limit when work comes in; work that waits already is done along with it.
+        let work = opcode::Nop::new().build().flags(squeue::Flags::ASYNC);
+        // SAFETY: it names no memory.
+        unsafe { self.push(work, Token::Ignore) };
+    }
+}
+
 impl Drop for Ring {
     /// Cancels what is in flight and waits for it, because the kernel may write into its buffers until then. Disk
     /// operations cannot be cancelled; one that never ends leaves no choice but to end the process.

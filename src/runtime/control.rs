@@ -152,6 +152,7 @@ impl Loop {
         match input {
             Input::Logged(result) => self.handle(now, Event::Logged(result)),
             Input::SnapshotSaved { index, result } => self.handle(now, Event::SnapshotSaved { index, result }),
+            Input::DiskHangs(dir) => self.handle(now, Event::DiskHangs(dir)),
             Input::JobDone(done) => self.handle(now, Event::JobDone(done)),
             Input::Stop => self.handle(now, Event::Stop),
             Input::Http(query) => self.ask(now, query),

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 
 use crate::control::job::JobDone;
 use crate::fatal::Reason;
-use crate::ids::{Errno, LogIndex};
+use crate::ids::{DirId, Errno, LogIndex};
 use crate::io::bell::Bell;
 use crate::runtime::http::{HttpQueries, HttpQuery};
 
@@ -22,6 +22,8 @@ pub enum Input {
         /// What came of it.
         result: Result<(), Errno>,
     },
+    /// A disk operation in a data directory does not end.
+    DiskHangs(DirId),
     /// The background is done with a job.
     JobDone(JobDone),
     /// HTTP asks.

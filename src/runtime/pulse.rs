@@ -1,7 +1,7 @@
 //! What a data core publishes once per turn, for the watcher of stalled cores and disks and for the exporter. Plain
 //! counters that one thread stores and others load; no order among them is promised.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::ids::{DirId, MonoMicros};
 use crate::io::disk::DiskCounts;
@@ -12,8 +12,10 @@ pub struct Pulse {
     turns: AtomicU64,
     /// When the core went to sleep in its ring; 0 while it is awake.
     asleep_since: AtomicU64,
-    /// For each data directory when its oldest disk operation in flight was started; 0 without one.
-    oldest_disk: Box<[AtomicU64]>,
+    /// For each data directory.
+    oldest_disk: Box<[OldestDisk]>,
+    /// For each data directory, whether it was given up since the core last looked.
+    given_up: Box<[AtomicBool]>,
     writes: AtomicU64,
     flushes: AtomicU64,
     reads: AtomicU64,
@@ -29,7 +31,8 @@ impl Pulse {
         Pulse {
             turns: zero(),
             asleep_since: zero(),
-            oldest_disk: (0..dir_count).map(|_| zero()).collect(),
+            oldest_disk: (0..dir_count).map(|_| OldestDisk::default()).collect(),
+            given_up: (0..dir_count).map(|_| AtomicBool::new(false)).collect(),
             writes: zero(),
             flushes: zero(),
             reads: zero(),
@@ -51,7 +54,7 @@ impl Pulse {
 
     /// When the oldest disk operation in flight in a directory was started.
     pub fn oldest_disk(&self, dir: DirId) -> Option<MonoMicros> {
-        Some(self.oldest_disk[usize::from(dir.0)].load(Ordering::Relaxed)).filter(|&at| at != 0).map(MonoMicros)
+        self.oldest_disk[usize::from(dir.0)].started()
     }
 
     /// Disk operations so far.
@@ -71,6 +74,23 @@ impl Pulse {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// What is in flight while the core waits. It is published before the wait, which may last for as long as the disk
+    /// hangs.
+    pub(super) fn waits_for(&self, oldest: impl Iterator<Item = Option<MonoMicros>>) {
+        self.oldest_disk.iter().zip(oldest).for_each(|(slot, at)| slot.publish(at));
+    }
+
+    /// The operations in flight in a directory are not expected to end any more.
+    pub(super) fn give_up(&self, dir: DirId) {
+        self.given_up[usize::from(dir.0)].store(true, Ordering::Relaxed);
+    }
+
+    /// Takes the directories that were given up since the last time.
+    pub(super) fn take_given_up(&self) -> impl Iterator<Item = DirId> + '_ {
+        let taken = |flag: &AtomicBool| flag.load(Ordering::Relaxed) && flag.swap(false, Ordering::Relaxed);
+        (0..).map(DirId).zip(&self.given_up).filter(move |(_, flag)| taken(flag)).map(|(dir, _)| dir)
+    }
+
     pub(super) fn sleeps(&self, now: MonoMicros) {
         self.asleep_since.store(now.0.max(1), Ordering::Relaxed);
     }
@@ -80,12 +100,7 @@ impl Pulse {
         self.turns.store(self.turns() + 1, Ordering::Relaxed);
     }
 
-    pub(super) fn publish(
-        &self,
-        counts: DiskCounts,
-        connections: usize,
-        oldest: impl Iterator<Item = Option<MonoMicros>>,
-    ) {
+    pub(super) fn publish(&self, counts: DiskCounts, connections: usize) {
         let store = |counter: &AtomicU64, value: u64| counter.store(value, Ordering::Relaxed);
         store(&self.writes, counts.writes);
         store(&self.flushes, counts.flushes);
@@ -93,8 +108,20 @@ impl Pulse {
         store(&self.write_punts, counts.write_punts);
         store(&self.read_punts, counts.read_punts);
         store(&self.connections, connections as u64);
-        for (slot, at) in self.oldest_disk.iter().zip(oldest) {
-            store(slot, at.map_or(0, |at| at.0));
-        }
+    }
+}
+
+/// When the oldest disk operation in flight of one thread in one directory was started; 0 without one.
+#[derive(Debug, Default)]
+pub struct OldestDisk(AtomicU64);
+
+impl OldestDisk {
+    /// When it was started; `None` when nothing is in flight.
+    pub fn started(&self) -> Option<MonoMicros> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&at| at != 0).map(MonoMicros)
+    }
+
+    pub(super) fn publish(&self, at: Option<MonoMicros>) {
+        self.0.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
     }
 }

@@ -8,12 +8,15 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 
 use crate::control::raft_log::{Append, LOG_FILE_BYTES, RaftFiles};
 use crate::ids::{Errno, LogIndex};
+use crate::io::clock;
 use crate::limits::BLOCK;
 use crate::runtime::inbox::{Inbox, Input};
+use crate::runtime::pulse::OldestDisk;
 
 /// What the thread is asked.
 #[derive(Debug)]
@@ -88,16 +91,18 @@ fn number(name: &str, prefix: &str) -> Option<u64> {
     name.strip_prefix(prefix)?.parse().ok()
 }
 
-/// Starts the thread. Its answers go to `inbox`, in the order of the orders.
+/// Starts the thread. Its answers go to `inbox`, in the order of the orders; what it is at is published in `oldest`.
 ///
 /// # Errors
 /// When the thread cannot be had.
-pub fn start(dir: PathBuf, inbox: Inbox) -> io::Result<Sender<Order>> {
+pub fn start(dir: PathBuf, inbox: Inbox, oldest: Arc<OldestDisk>) -> io::Result<Sender<Order>> {
     let (sender, orders) = mpsc::channel();
     let serve = move || {
         let mut writer = Writer { dir, logs: BTreeMap::new() };
         for order in orders {
+            oldest.publish(Some(clock::mono()));
             writer.serve(order, &inbox);
+            oldest.publish(None);
         }
     };
     std::thread::Builder::new().name("raft-log".to_owned()).spawn(serve)?;

@@ -28,9 +28,10 @@ use crate::runtime::data::{self, DataCore};
 use crate::runtime::data_dirs::DataDirs;
 use crate::runtime::inbox::{Inbox, Input};
 use crate::runtime::mailbox::{self, Post};
-use crate::runtime::pulse::Pulse;
+use crate::runtime::pulse::{OldestDisk, Pulse};
 use crate::runtime::recover::{self, DirState};
 use crate::runtime::shell::{ShellParts, ShellSettings};
+use crate::runtime::stall::Watched;
 use crate::runtime::supervise::{self, End, Report};
 use crate::runtime::{host, http, identity, raft_files, stall};
 use crate::shard::config::ShardConfig;
@@ -64,14 +65,23 @@ pub fn run(config: &Config) -> Result<End, Reason> {
     parts.start_cores(posts, listeners)?;
     let raft_dir = config.data_dirs[0].join(".pinion/raft");
     let control = parts.control(&raft_dir, kafka)?;
-    let raft = raft_files::start(raft_dir, inbox.clone()).map_err(|error| kernel("start a thread", &error))?;
+    let metadata: Arc<OldestDisk> = Arc::default();
+    let raft = raft_files::start(raft_dir, inbox.clone(), Arc::clone(&metadata))
+        .map_err(|error| kernel("start a thread", &error))?;
     let background = parts.start_background(&states, inbox.clone())?;
     let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
     if let Some(listener) = http {
         let (_, queries) = http::start(listener).map_err(|error| kernel("start the HTTP thread", &error))?;
         inbox.forward(queries).map_err(|error| kernel("start a thread", &error))?;
     }
-    stall::start(pulses.clone(), config.disk.stall_timeout_ms).map_err(|error| kernel("start a thread", &error))?;
+    let watched = Watched {
+        pulses: pulses.clone(),
+        dirs: dirs.dirs.len() as u16,
+        metadata,
+        patience_ms: config.disk.stall_timeout_ms,
+        inbox: inbox.clone(),
+    };
+    stall::start(watched).map_err(|error| kernel("start a thread", &error))?;
     let thread = ControlThread {
         control,
         post: control_post,

@@ -148,9 +148,11 @@ impl Shell {
     /// Hands over what was submitted, waits until something happens or `deadline` comes, and adds what happened to
     /// `events`.
     pub fn turn(&mut self, deadline: Option<MonoMicros>, events: &mut Vec<Event>) -> Now {
+        self.replace_hung_workers();
         self.net.accept(&mut self.io);
         self.send_mail();
         let wait = self.wait(deadline);
+        self.pulse.waits_for(self.io.files.oldest());
         self.io.ring.enter(wait);
         self.post.woke();
         self.pulse.wakes();
@@ -163,7 +165,7 @@ impl Shell {
             self.busy_until = now.mono.plus_micros(self.busy_poll_us);
         }
         events.append(&mut self.io.events);
-        self.pulse.publish(self.disk.counts(), self.net.open(), self.io.files.oldest());
+        self.pulse.publish(self.disk.counts(), self.net.open());
         now
     }
 
@@ -195,6 +197,13 @@ impl Shell {
                 self.post.send(Peer::Core(to), Letter::Socket(socket));
             }
             Action::Fatal { reason } => reason.end(),
+        }
+    }
+
+    /// What hangs in a directory that was given up keeps its io-wq workers; the other directories need theirs.
+    fn replace_hung_workers(&mut self) {
+        for dir in self.pulse.take_given_up() {
+            self.io.ring.add_workers(self.io.files.in_flight(dir));
         }
     }
 

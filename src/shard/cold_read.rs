@@ -5,6 +5,8 @@
 //! page cache by sendfile, but only after a probe said that all of it is there: what is missing is read through the ring
 //! first, and the completion of that read is the proof (design §5).
 
+mod ends;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -40,6 +42,8 @@ pub enum Reader {
         /// The timestamp in ms.
         timestamp: i64,
     },
+    /// Whoever did was told that the directory has failed; what is in flight may never come back.
+    Nobody,
 }
 
 /// One cold read.
@@ -47,6 +51,8 @@ pub enum Reader {
 struct ColdRead {
     reader: Reader,
     partition: PartitionId,
+    /// The partition's data directory.
+    dir: DirId,
     /// Offset to find; for a search by time, the first offset that may match.
     offset: Offset,
     segment: Offset,
@@ -86,6 +92,8 @@ struct Looked<'a> {
 #[derive(Debug, Default)]
 pub struct ColdReads {
     reads: slab::Slab<ColdRead>,
+    /// Those whose reader is `Nobody`.
+    lost: usize,
     queue: VecDeque<(Reader, PartitionId, Offset)>,
 }
 
@@ -103,6 +111,13 @@ impl ColdReads {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.is_quiet()
+    }
+
+    /// Takes a read out whose reader was told long ago that the directory has failed. True when it was one.
+    fn forget_lost(&mut self, id: usize) -> bool {
+        let is_lost = matches!(self.reads[id].reader, Reader::Nobody);
+        self.lost -= usize::from(is_lost);
+        is_lost && self.reads.try_remove(id).is_some()
     }
 }
 
@@ -127,13 +142,15 @@ impl Shard {
     }
 
     fn begin_read(&mut self, now: Now, reader: Reader, partition: PartitionId, offset: Offset, out: &mut Actions) {
-        if self.cold_reads.reads.len() >= COLD_READS_MAX {
+        if self.cold_reads.reads.len() - self.cold_reads.lost >= COLD_READS_MAX {
             return self.cold_reads.queue.push_back((reader, partition, offset));
         }
         self.metrics.count.cold_reads += 1;
+        let dir = self.partitions.by_id(partition).map_or(DirId(0), |(_, partition)| partition.dir.dir);
         let read = ColdRead {
             reader,
             partition,
+            dir,
             offset,
             segment: offset,
             step: Step::Queued,
@@ -221,7 +238,7 @@ impl Shard {
         match (serving, &read.reader) {
             (Err(code), _) => self.fail_read(now, id, code, out),
             (Ok(partition), _) if partition.has_segment(read.segment) => return true,
-            (Ok(_), Reader::Fetch(_)) => self.fail_read(now, id, ErrorCode::OFFSET_OUT_OF_RANGE, out),
+            (Ok(_), Reader::Fetch(_) | Reader::Nobody) => self.fail_read(now, id, ErrorCode::OFFSET_OUT_OF_RANGE, out),
             (Ok(partition), Reader::Time { .. }) => {
                 read.offset = read.offset.max(partition.offsets.log_start());
                 read.look_bytes = SCAN_BYTES;
@@ -255,7 +272,7 @@ impl Shard {
         if let Ok(FileDone::Opened { file, .. }) = result {
             self.keep_opened(id, file, dir, out);
         }
-        if !self.goes_on(now, id, out) {
+        if self.cold_reads.forget_lost(id) || !self.goes_on(now, id, out) {
             return;
         }
         let read = &mut self.cold_reads.reads[id];
@@ -283,7 +300,7 @@ impl Shard {
         }
     }
 
-    /// Reads that wait for a written segment's file go on, or end with their data directory.
+    /// Reads that wait for a written segment's file go on.
     pub(super) fn resume_reads(&mut self, now: Now, partition: PartitionId, out: &mut Actions) {
         let waits = |read: &ColdRead| read.partition == partition && matches!(read.step, Step::Awaiting);
         let waiting: Vec<usize> =
@@ -328,7 +345,7 @@ impl Shard {
 
     pub(super) fn on_read(&mut self, now: Now, id: ReadId, into: Lease, result: Result<u32, Errno>, out: &mut Actions) {
         let id = id.0 as usize;
-        if self.goes_on(now, id, out) {
+        if !self.cold_reads.forget_lost(id) && self.goes_on(now, id, out) {
             let read = &self.cold_reads.reads[id];
             match (&read.step, result) {
                 (_, Err(errno)) => self.on_read_error(now, id, errno, out),
@@ -370,6 +387,7 @@ impl Shard {
                 let limit = self.partitions.by_id(read.partition).map(|(_, p)| p.offsets.high_watermark());
                 time_search::find_time(bytes, *timestamp, limit.unwrap_or(Offset::ZERO))
             }
+            Reader::Nobody => panic!("a lost read went on"),
         };
         match found {
             Found::Batch { at, len } => {
@@ -450,7 +468,7 @@ impl Shard {
 
     pub(super) fn on_resident(&mut self, now: Now, probe: ProbeId, missing: Option<FileRange>, out: &mut Actions) {
         let id = probe.0 as usize;
-        if !self.goes_on(now, id, out) {
+        if self.cold_reads.forget_lost(id) || !self.goes_on(now, id, out) {
             return;
         }
         let read = &self.cold_reads.reads[id];
@@ -481,54 +499,6 @@ impl Shard {
                 self.place(now, id, out);
             }
             None => self.answer_empty(now, id, out),
-        }
-    }
-
-    fn answer_empty(&mut self, now: Now, id: usize, out: &mut Actions) {
-        let read = self.end_read(id);
-        match read.reader {
-            Reader::Fetch(ask) => {
-                let outcome = match self.partitions.by_id(ask.partition) {
-                    Some((_, partition)) => FetchOutcome::of(partition),
-                    None => FetchOutcome::refused(self.view.not_hosted(ask.partition)),
-                };
-                self.answer_ask(now, &ask, outcome, out);
-            }
-            Reader::Time { origin, .. } => self.answer_query(origin, time_search::nothing(), out),
-        }
-        self.start_queued_read(now, out);
-    }
-
-    fn fail_read(&mut self, now: Now, id: usize, code: ErrorCode, out: &mut Actions) {
-        let read = self.end_read(id);
-        match read.reader {
-            Reader::Fetch(ask) => self.answer_ask(now, &ask, FetchOutcome::refused(code), out),
-            Reader::Time { origin, .. } => self.answer_query(origin, QueryAnswer::Refused(code), out),
-        }
-        self.start_queued_read(now, out);
-    }
-
-    fn finish_fetch_read(&mut self, now: Now, id: usize, outcome: FetchOutcome, out: &mut Actions) {
-        let read = self.end_read(id);
-        let Reader::Fetch(ask) = read.reader else { panic!("records for a search by time") };
-        self.answer_ask(now, &ask, outcome, out);
-        self.start_queued_read(now, out);
-    }
-
-    fn finish_time_search(&mut self, now: Now, id: usize, answer: QueryAnswer, out: &mut Actions) {
-        let read = self.end_read(id);
-        let Reader::Time { origin, .. } = read.reader else { panic!("a time for a fetch") };
-        self.answer_query(origin, answer, out);
-        self.start_queued_read(now, out);
-    }
-
-    fn end_read(&mut self, id: usize) -> ColdRead {
-        self.cold_reads.reads.remove(id)
-    }
-
-    fn start_queued_read(&mut self, now: Now, out: &mut Actions) {
-        if let Some((reader, partition, offset)) = self.cold_reads.queue.pop_front() {
-            self.begin_read(now, reader, partition, offset, out);
         }
     }
 }

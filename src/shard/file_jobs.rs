@@ -101,11 +101,6 @@ impl FileJobs {
         out.push(Action::File { job, what });
     }
 
-    /// Whether none is in flight.
-    pub fn is_quiet(&self) -> bool {
-        self.jobs.is_empty()
-    }
-
     /// Jobs in flight.
     pub fn len(&self) -> usize {
         self.jobs.len()
@@ -142,6 +137,23 @@ impl Purpose {
 }
 
 impl Shard {
+    /// Whether no file job is in flight but in data directories that have failed, where it may hang for ever. Cost is
+    /// linear in the jobs.
+    pub(super) fn are_jobs_quiet(&self) -> bool {
+        let lost = |purpose| self.dir_of_job(purpose).is_some_and(|dir| self.writes.has_failed(dir));
+        self.file_jobs.jobs.iter().all(|(_, purpose)| lost(purpose))
+    }
+
+    fn dir_of_job(&self, purpose: &Purpose) -> Option<DirId> {
+        match purpose {
+            Purpose::Close { dir }
+            | Purpose::Checkpoint { dir }
+            | Purpose::Remove { dir }
+            | Purpose::ForRead { dir, .. } => Some(*dir),
+            _ => purpose.slot().and_then(|slot| self.partitions.at(slot)).map(|partition| partition.dir.dir),
+        }
+    }
+
     /// Runs what a partition wishes for its files.
     pub(super) fn see_to_files(&mut self, now: Now, slot: u32, out: &mut Actions) {
         while let Some(partition) = self.partitions.by_slot(slot)

@@ -96,16 +96,15 @@ impl Shard {
         for slot in slots {
             let mut waiting = Vec::new();
             let partition = self.partitions.by_slot(slot).expect("listed above");
-            let id = partition.id;
             partition.fail(errno, |origin| waiting.push(origin));
             for origin in waiting {
                 let outcome = AppendOutcome::refused(ErrorCode::KAFKA_STORAGE_ERROR);
                 self.deliver_append(now, origin, outcome, out);
             }
             self.wake_watches(now, slot, out);
-            self.resume_reads(now, id, out);
             self.continue_close(slot, out);
         }
+        self.lose_reads(now, dir, out);
     }
 
     /// Everybody who waits for an append of this partition is told that the promise is off.

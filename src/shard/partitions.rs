@@ -33,6 +33,11 @@ impl Partitions {
         self.by_id.get(&id).copied()
     }
 
+    /// The partition in a slot to look at, if there is one.
+    pub fn at(&self, slot: u32) -> Option<&Partition> {
+        self.slots.get(slot as usize)
+    }
+
     /// The partition in a slot, if there is one.
     pub fn by_slot(&mut self, slot: u32) -> Option<&mut Partition> {
         self.slots.get_mut(slot as usize)

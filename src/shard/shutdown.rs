@@ -57,7 +57,7 @@ impl Shard {
             self.stopping.phase = Phase::Sealing;
             self.seal_all(now, out);
         }
-        if self.stopping.phase == Phase::Sealing && self.file_jobs.is_quiet() {
+        if self.stopping.phase == Phase::Sealing && self.are_jobs_quiet() {
             self.say_stopped(out);
         }
     }
@@ -72,7 +72,7 @@ impl Shard {
             && self.requests.is_empty()
             && self.appends_waiting() == 0
             && self.writes.is_quiet()
-            && self.file_jobs.is_quiet()
+            && self.are_jobs_quiet()
             && self
                 .partitions
                 .iter()

@@ -73,11 +73,12 @@ impl Writes {
         self.in_flight.iter().any(|(_, write)| write.slot == slot) || self.dirs.iter().any(waits)
     }
 
-    /// Whether nothing is out and nothing waits. What a failed directory has written is never flushed, and nobody waits
-    /// for that.
+    /// Whether nothing is out and nothing waits. What a failed directory has written is never flushed, what hangs there
+    /// may never come back, and nobody waits for either.
     pub fn is_quiet(&self) -> bool {
         let quiet = |dir: &DirWrites| dir.failed || dir.commit.is_quiet();
-        self.in_flight.is_empty() && self.dirty.is_empty() && self.dirs.iter().all(quiet)
+        let out = self.in_flight.iter().any(|(_, write)| !self.has_failed(write.dir));
+        !out && self.dirty.is_empty() && self.dirs.iter().all(quiet)
     }
 
     /// Whether a data directory has failed.
