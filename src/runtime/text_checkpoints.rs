@@ -12,7 +12,8 @@ use crate::shard::message::FinalOffsets;
 /// counts as unclean.
 pub fn write(dirs: &[PathBuf], offsets: &[FinalOffsets]) -> bool {
     let mut worked = true;
-    for (index, path) in dirs.iter().enumerate() {
+    // A data directory that is away has been served without, and is left alone.
+    for (index, path) in dirs.iter().enumerate().filter(|(_, path)| path.is_dir()) {
         let mut here: Vec<&FinalOffsets> = offsets.iter().filter(|one| usize::from(one.dir.0) == index).collect();
         here.sort_by(|a, b| (&a.topic, a.index).cmp(&(&b.topic, b.index)));
         if let Err(error) = write_one(path, &here) {
