@@ -1,4 +1,4 @@
-//! A real `pinion serve` process for tests: started on free ports, read until it is ready, ended with the test.
+//! A `pinion serve` process: started on free ports, read until it is ready, ended with the test.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -29,7 +29,7 @@ pub fn pinion(arguments: &[&str]) -> Command {
 /// `pinion serve` on free ports with its data in `dir`, and these further arguments.
 pub fn serve(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = pinion(&["serve", "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"]);
-    command.args(["--http", "127.0.0.1:0", "--data-dir"]).arg(dir).args(arguments);
+    command.args(["--http", "127.0.0.1:0", "--set", "arena.bytes=64MiB", "--data-dir"]).arg(dir).args(arguments);
     command
 }
 
@@ -55,23 +55,41 @@ impl Broker {
         read(&self.log)
     }
 
+    /// Whether the process has not ended.
+    pub fn is_alive(&mut self) -> bool {
+        self.child.try_wait().expect("a child of ours").is_none()
+    }
+
     /// Sends SIGTERM.
-    pub fn terminate(&self) {
-        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().expect("kill(1)");
-        assert!(sent.success(), "kill -TERM");
+    pub fn ask_to_end(&self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
+    }
+
+    /// Sends SIGTERM and waits for the end.
+    pub fn terminate(&mut self) -> (ExitStatus, String) {
+        self.ask_to_end();
+        self.wait()
     }
 
     /// Waits for the end; gives the status and what it printed after the ready line.
-    pub fn wait(mut self) -> (ExitStatus, String) {
+    pub fn wait(&mut self) -> (ExitStatus, String) {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");
         (self.child.wait().expect("ended"), rest)
     }
 
     /// Kills it (SIGKILL) and waits for the end.
-    pub fn kill(mut self) {
+    pub fn kill(&mut self) {
         self.child.kill().expect("running");
         self.child.wait().expect("ended");
+    }
+
+    /// The value of a metric without labels; 0 when it is not there.
+    pub fn metric(&self, name: &str) -> f64 {
+        let metrics = self.get("/metrics").1;
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.unwrap_or_default()
     }
 
     /// The status line and body of an HTTP GET.
@@ -92,6 +110,9 @@ impl Broker {
 
 impl Drop for Broker {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.log());
+        }
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,12 +1,11 @@
-//! The front door of the real binary: starting, refusing to start, stopping, and the commands that talk to it.
-
-mod process;
+//! The front door: starting, refusing to start, stopping, and the commands that talk to it.
 
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
-use process::{Broker, pinion, serve};
+use crate::process::{self, Broker, pinion, serve};
+use crate::scratch;
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -27,16 +26,14 @@ fn status_of(output: Output, word: &str) -> Option<i32> {
 
 #[test]
 fn a_node_says_on_one_line_that_it_is_ready_and_stops_on_sigterm() {
-    let root = tempfile::tempdir().expect("a directory");
+    let root = scratch();
     let dir = root.path().join("data");
-    let broker = Broker::start(&dir, &[]);
+    let mut broker = Broker::start(&dir, &[]);
     assert!(broker.ready.starts_with("ready node=1 kafka=127.0.0.1:"), "{}", broker.ready);
     assert!(!broker.kafka.ends_with(":0") && !broker.http.ends_with(":0"), "{}", broker.ready);
     assert!(broker.log().contains("flush.mode synced"), "{}", broker.log());
-    broker.terminate();
-    let log = dir.with_extension("log");
-    let (status, rest) = broker.wait();
-    assert_eq!((status.code(), rest.as_str()), (Some(0), ""), "{}", std::fs::read_to_string(log).unwrap_or_default());
+    let (status, rest) = broker.terminate();
+    assert_eq!((status.code(), rest.as_str()), (Some(0), ""), "{}", broker.log());
     assert!(dir.join(".kafka_cleanshutdown").exists(), "the marker of a clean stop");
     let again = Broker::start(&dir, &[]);
     assert!(!dir.join(".kafka_cleanshutdown").exists(), "a crash from now on must count as one");
@@ -45,7 +42,7 @@ fn a_node_says_on_one_line_that_it_is_ready_and_stops_on_sigterm() {
 
 #[test]
 fn settings_that_make_no_sense_are_refused_with_the_nearest_name() {
-    let root = tempfile::tempdir().expect("a directory");
+    let root = scratch();
     let set = |pair: &str| serve(&root.path().join("data"), &["--set", pair]).output().expect("runs");
     assert_eq!(status_of(set("log.segement.bytes=1MiB"), "the nearest one is log.segment.bytes"), Some(2));
     assert_eq!(status_of(set("log.segment.bytes=5"), "1 MiB to"), Some(2));
@@ -55,7 +52,7 @@ fn settings_that_make_no_sense_are_refused_with_the_nearest_name() {
 
 #[test]
 fn a_taken_port_and_a_locked_directory_are_refused() {
-    let root = tempfile::tempdir().expect("a directory");
+    let root = scratch();
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let on_port =
@@ -68,7 +65,7 @@ fn a_taken_port_and_a_locked_directory_are_refused() {
 
 #[test]
 fn directories_of_another_node_or_of_somebody_else_are_refused() {
-    let root = tempfile::tempdir().expect("a directory");
+    let root = scratch();
     let dir = root.path().join("data");
     Broker::start(&dir, &[]).kill();
     let other = serve(&dir, &["--node-id", "2"]).output().expect("runs");
@@ -91,7 +88,7 @@ fn a_file_system_without_o_direct_is_refused() {
 
 #[test]
 fn topics_are_administered_over_the_wire() {
-    let root = tempfile::tempdir().expect("a directory");
+    let root = scratch();
     let broker = Broker::start(&root.path().join("data"), &[]);
     let run = |arguments: &[&str]| {
         let output = broker.topic(arguments);
