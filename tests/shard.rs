@@ -20,6 +20,7 @@ use pinion::kafka::schema::{
     Message as _, Reader, Records, api_versions, describe_configs, fetch, find_coordinator, list_offsets, metadata,
     produce,
 };
+use pinion::log::appender::TailWrites;
 use pinion::log::checkpoint::{SlotWriter, newest};
 use pinion::log::group_commit::FlushWay;
 use pinion::log::recovery::RecoveredLog;
@@ -32,6 +33,8 @@ use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origi
 
 #[path = "shard/found.rs"]
 mod found;
+#[path = "shard/stable_writes.rs"]
+mod stable_writes;
 
 /// The connections of the world: the second one is for what must not wait behind the first.
 const CONNS: [ConnId; 2] = [ConnId { slot: 0, turn: 1 }, ConnId { slot: 1, turn: 1 }];
@@ -86,6 +89,7 @@ fn config() -> Arc<ShardConfig> {
         node: BrokerId(1),
         arena: arena_config(),
         flush_ways: vec![FlushWay::Sync],
+        tail_writes: vec![TailWrites::Shared],
         connections_max: 10,
         connections_per_address_max: 10,
         connection_idle_ms_max: 600_000,
@@ -154,7 +158,10 @@ impl World {
 
     /// With so many partitions.
     fn of(partitions: i32, topic_config: TopicConfig) -> World {
-        let config = config();
+        World::on(config(), partitions, topic_config)
+    }
+
+    fn on(config: Arc<ShardConfig>, partitions: i32, topic_config: TopicConfig) -> World {
         let memory = Regions::new(vec![Region::heap(Arena::region_bytes(&config.arena))]);
         let now = Now { mono: MonoMicros(1_000_000), wall: WallMillis(1_700_000_000_000) };
         let mut out = Actions::new();

@@ -5,17 +5,23 @@
 //! prefix of durable writes) holds over a segment roll by construction.
 //!
 //! Invariants: `stable ≤ submitted ≤ end`. Bytes below `end` never change (*immutable*). Two writes in flight never
-//! touch the same 4 KiB: a write whose end is not aligned is the last one until it completes. A completion of an older
-//! generation moves nothing.
+//! touch the same 4 KiB: a write whose end is not aligned is the last one until it completes. With
+//! [`TailWrites::Copied`] no byte of a write in flight changes, the padding behind the last batch included. A completion
+//! of an older generation moves nothing.
 //!
 //! It does not know files, acks or replicas; `shard/partition.rs` turns its plans into actions. Memory comes from the
 //! arena of its core; `reserve` asks for it, so that `append` cannot fail.
+
+mod tail_block;
 
 use std::collections::VecDeque;
 
 use crate::arena::{Arena, Block, ChunkChange, Lease, Pool};
 use crate::ids::{FilePos, Generation, LeaderEpoch, Offset};
 use crate::limits::{BLOCK, WRITE_BYTES_MAX};
+
+use tail_block::TailBlock;
+pub use tail_block::TailWrites;
 
 /// Byte position in the log of one partition, in one line over all segments since this process opened it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -82,25 +88,6 @@ pub struct WritePlan {
     pub to: LogPos,
 }
 
-/// A contiguous piece of a segment's file that is in memory.
-#[derive(Debug)]
-struct TailBlock {
-    block: Block,
-    segment: Offset,
-    at: FilePos,
-    filled: u32,
-}
-
-impl TailBlock {
-    fn end(&self) -> FilePos {
-        self.at.plus(u64::from(self.filled))
-    }
-
-    fn room(&self) -> u64 {
-        u64::from(self.block.len()) - u64::from(self.filled)
-    }
-}
-
 /// How far a write is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
@@ -161,6 +148,7 @@ pub struct Appender {
     /// The last, partly filled 4 KiB while no block holds it: after recovery, and when the partition was idle.
     partial: Vec<u8>,
     next_block_bytes: u64,
+    tail_writes: TailWrites,
 }
 
 impl Appender {
@@ -187,7 +175,13 @@ impl Appender {
             slices: VecDeque::new(),
             partial,
             next_block_bytes: BLOCK,
+            tail_writes: TailWrites::Shared,
         }
+    }
+
+    /// The same tail on a device that wants its tail blocks written so.
+    pub fn with_tail_writes(self, tail_writes: TailWrites) -> Appender {
+        Appender { tail_writes, ..self }
     }
 
     /// Base offset of the active segment.
@@ -239,13 +233,13 @@ impl Appender {
 
     /// The size of the block that `reserve` would like to take next for `bytes` more; `None` when it needs none.
     pub fn block_wanted(&self, bytes: u64) -> Option<u64> {
-        let missing = (bytes + self.partial.len() as u64).checked_sub(self.room()).filter(|missing| *missing > 0)?;
+        let missing = (bytes + self.carried()).checked_sub(self.room()).filter(|missing| *missing > 0)?;
         Some(self.block_bytes(missing))
     }
 
     /// Makes room for `bytes` more. Returns false when the arena is full; then nothing may be appended.
     pub fn reserve(&mut self, bytes: u64, arena: &mut Arena, changes: &mut Vec<ChunkChange>) -> bool {
-        self.reserve_beyond(self.room(), bytes + self.partial.len() as u64, arena, changes)
+        self.reserve_beyond(self.room(), bytes + self.carried(), arena, changes)
     }
 
     /// As [`Appender::reserve`], for an append behind a [`Appender::roll`] that has not been made yet.
@@ -416,9 +410,27 @@ impl Appender {
         self.spans.back().expect("a log has an active segment")
     }
 
+    /// The last block, when it is one of the active segment.
+    fn tail(&self) -> Option<&TailBlock> {
+        self.blocks.back().filter(|tail| tail.segment == self.active_base())
+    }
+
+    /// The last block, when its partly filled 4 KiB is being written and must not change meanwhile.
+    fn frozen_tail(&self) -> Option<&TailBlock> {
+        let tail = self.tail().filter(|tail| self.tail_writes == TailWrites::Copied && tail.partial_bytes() > 0)?;
+        let end = self.active().log_pos(tail.end());
+        let last = self.slices.back();
+        last.is_some_and(|slice| slice.to == end && slice.progress == Progress::InFlight).then_some(tail)
+    }
+
     fn room(&self) -> u64 {
-        let tail = self.blocks.back().filter(|tail| tail.segment == self.active_base());
-        tail.map_or(0, TailBlock::room) + self.spare_room()
+        let open = self.tail().filter(|_| self.frozen_tail().is_none());
+        open.map_or(0, TailBlock::room) + self.spare_room()
+    }
+
+    /// Bytes that the next block begins with: those of the partly filled 4 KiB that no block holds, or no open one.
+    fn carried(&self) -> u64 {
+        self.partial.len() as u64 + self.frozen_tail().map_or(0, |tail| u64::from(tail.partial_bytes()))
     }
 
     fn spare_room(&self) -> u64 {
@@ -426,7 +438,9 @@ impl Appender {
     }
 
     fn block_bytes(&self, bytes: u64) -> u64 {
-        bytes.next_power_of_two().clamp(self.next_block_bytes, TAIL_BLOCK_BYTES_MAX)
+        // What a block that nothing more may be added to has come to is what comes during one write.
+        let least = self.frozen_tail().map_or(self.next_block_bytes, |tail| u64::from(tail.filled).next_power_of_two());
+        bytes.next_power_of_two().max(least).clamp(BLOCK, TAIL_BLOCK_BYTES_MAX)
     }
 
     /// A block for at least a part of `bytes`: the size that the partition has grown to, or the next smaller one that
@@ -459,12 +473,15 @@ impl Appender {
 
     /// Makes the last block one of the active segment with room, from the spare ones.
     fn open_tail(&mut self, arena: &mut Arena) {
-        let segment = self.active_base();
-        let tail = self.blocks.back().filter(|tail| tail.segment == segment);
-        if tail.is_some_and(|tail| tail.room() > 0) {
+        let frozen = self.frozen_tail().is_some();
+        let (segment, tail) = (self.active_base(), self.tail());
+        if !frozen && tail.is_some_and(|tail| tail.room() > 0) {
             return;
         }
-        let at = tail.map_or(self.active_end().align_down(), TailBlock::end);
+        let at = tail.map_or(self.active_end(), TailBlock::end).align_down();
+        if let Some(tail) = self.blocks.back().filter(|_| frozen) {
+            self.partial.extend_from_slice(tail.partial(arena));
+        }
         let mut block = self.spare.pop_front().expect("append without reserve");
         let filled = self.partial.len() as u32;
         arena.write(&mut block, 0, &self.partial);
@@ -493,7 +510,9 @@ impl Appender {
         allocated: Option<FilePos>,
     ) -> Option<WritePlan> {
         let at = span.file_pos(self.submitted).align_down();
-        let index = self.block_index(span.base, at).expect("unsubmitted bytes are in memory");
+        // The block before may end inside the same 4 KiB, of which this one has a copy.
+        let index =
+            self.block_index(span.base, span.file_pos(self.submitted)).expect("unsubmitted bytes are in memory");
         let tail = &mut self.blocks[index];
         let from = (at.0 - tail.at.0) as u32;
         let end = span.file_pos(limit).0.min(tail.end().0).min(at.0 + WRITE_BYTES_MAX);
@@ -541,15 +560,9 @@ impl Appender {
         front.base > block.segment || (front.base == block.segment && front.log_pos(block.end()) <= self.stable)
     }
 
-    fn keep_partial(&mut self, arena: &mut Arena, block: &TailBlock) {
-        let end = self.active_end();
-        let from = (end.align_down().0 - block.at.0) as u32;
-        assert_eq!(block.end(), end, "the last block of the active segment ends where it ends");
-        if from < block.filled {
-            let lease = arena.lease(&block.block, from, block.filled - from);
-            self.partial.extend_from_slice(arena.bytes(&lease));
-            arena.release(lease);
-        }
+    fn keep_partial(&mut self, arena: &Arena, block: &TailBlock) {
+        assert_eq!(block.end(), self.active_end(), "the last block of the active segment ends where it ends");
+        self.partial.extend_from_slice(block.partial(arena));
         self.next_block_bytes = BLOCK;
     }
 

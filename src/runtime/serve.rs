@@ -19,6 +19,7 @@ use crate::io::file::Registry;
 use crate::io::listen;
 use crate::io::memory::Memory;
 use crate::limits::CHUNK;
+use crate::log::appender::TailWrites;
 use crate::log::checkpoint::SlotWriter;
 use crate::log::group_commit::FlushWay;
 use crate::log::segment::UnwrittenExtents;
@@ -50,7 +51,7 @@ pub fn run(config: &Config) -> Result<End, Reason> {
     host::raise_files_max();
     let dirs = DataDirs::open(&config.data_dirs, config.node)?;
     let states = read_states(&dirs)?;
-    let ways = flush_ways(config, &dirs)?;
+    let devices = devices(&dirs)?;
     let cores = config.threads.data_cpus.len();
     let (listeners, kafka) = listen::listen(resolve("--listen", &config.listen)?, cores)?;
     let http = bind_http(config)?;
@@ -61,7 +62,7 @@ pub fn run(config: &Config) -> Result<End, Reason> {
     posts.truncate(cores + 1);
     let control_post = posts.pop().expect("a post for the control core");
     let pulses: Vec<Arc<Pulse>> = (0..cores).map(|_| Arc::new(Pulse::new(dirs.dirs.len()))).collect();
-    let parts = Parts { config, dirs: &dirs, states: &states, ways: &ways, pulses: &pulses, reports: &reports };
+    let parts = Parts { config, dirs: &dirs, states: &states, devices: &devices, pulses: &pulses, reports: &reports };
     parts.start_cores(posts, listeners)?;
     let raft_dir = config.data_dirs[0].join(".pinion/raft");
     let control = parts.control(&raft_dir, kafka)?;
@@ -125,7 +126,7 @@ struct Parts<'a> {
     config: &'a Config,
     dirs: &'a DataDirs,
     states: &'a [DirState],
-    ways: &'a [FlushWay],
+    devices: &'a [DeviceFacts],
     pulses: &'a [Arc<Pulse>],
     reports: &'a Sender<Report>,
 }
@@ -196,7 +197,8 @@ impl Parts<'_> {
             cores,
             node: self.config.node,
             arena,
-            flush_ways: self.ways.to_vec(),
+            flush_ways: self.devices.iter().map(|device| flush_way(self.config.disk.flush_mode, device)).collect(),
+            tail_writes: self.devices.iter().map(tail_writes).collect(),
             connections_max: share(budgets.connections_max),
             connections_per_address_max: budgets.connections_per_ip_max,
             connection_idle_ms_max: budgets.connection_idle_ms_max,
@@ -302,25 +304,31 @@ fn read_states(dirs: &DataDirs) -> Result<Vec<DirState>, Reason> {
     dirs.dirs.iter().map(state).collect()
 }
 
-/// How each data directory's device makes writes stable; refuses a file system without O_DIRECT.
-fn flush_ways(config: &Config, dirs: &DataDirs) -> Result<Vec<FlushWay>, Reason> {
-    let mut ways = Vec::new();
-    for dir in &dirs.dirs {
-        if !dir.online {
-            ways.push(FlushWay::Sync);
-            continue;
-        }
-        check_direct_io(std::os::fd::AsFd::as_fd(&dir.fd), &dir.path.display().to_string())?;
+/// What each data directory's device says of itself; refuses a file system without O_DIRECT.
+fn devices(dirs: &DataDirs) -> Result<Vec<DeviceFacts>, Reason> {
+    let device = |dir: &crate::runtime::data_dirs::DataDir| {
         let facts = DeviceFacts::of(std::os::fd::AsFd::as_fd(&dir.fd));
-        tracing::info!(dir = %dir.path.display(), "{facts}");
-        let through = facts.way == device::FlushWay::WriteThrough;
-        ways.push(match config.disk.flush_mode {
-            FlushMode::Written => FlushWay::Written,
-            FlushMode::Synced if through => FlushWay::Completion,
-            FlushMode::Synced => FlushWay::Sync,
-        });
+        if dir.online {
+            check_direct_io(std::os::fd::AsFd::as_fd(&dir.fd), &dir.path.display().to_string())?;
+            tracing::info!(dir = %dir.path.display(), "{facts}");
+        }
+        Ok(facts)
+    };
+    dirs.dirs.iter().map(device).collect()
+}
+
+/// How a device makes writes stable.
+fn flush_way(mode: FlushMode, device: &DeviceFacts) -> FlushWay {
+    match mode {
+        FlushMode::Written => FlushWay::Written,
+        FlushMode::Synced if device.way == device::FlushWay::WriteThrough => FlushWay::Completion,
+        FlushMode::Synced => FlushWay::Sync,
     }
-    Ok(ways)
+}
+
+/// How the tail is written on a device.
+fn tail_writes(device: &DeviceFacts) -> TailWrites {
+    if device.stable_writes { TailWrites::Copied } else { TailWrites::Shared }
 }
 
 /// The address that a flag gives.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::arena::ArenaConfig;
 use crate::ids::{BrokerId, CoreId};
+use crate::log::appender::TailWrites;
 use crate::log::group_commit::FlushWay;
 use crate::log::topic_config::{Described, TopicDefaults};
 
@@ -20,6 +21,8 @@ pub struct ShardConfig {
     pub arena: ArenaConfig,
     /// What makes a write stable, per data directory.
     pub flush_ways: Vec<FlushWay>,
+    /// Whether tail blocks may be filled further while they are written, per data directory.
+    pub tail_writes: Vec<TailWrites>,
     /// Connections this core takes (its share of `max.connections`).
     pub connections_max: u32,
     /// Connections this core takes from one address.

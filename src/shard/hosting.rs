@@ -16,7 +16,8 @@ impl Shard {
         let ids = partitions.iter().map(|partition| partition.id).collect();
         for host in partitions {
             let failed = self.writes.has_failed(host.dir.dir);
-            let mut partition = Partition::open(host, now);
+            let tail_writes = self.config.tail_writes[usize::from(host.dir.dir.0)];
+            let mut partition = Partition::open(host, tail_writes, now);
             if failed {
                 partition.fail(Errno(EIO), |_| {});
             }

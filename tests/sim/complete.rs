@@ -3,6 +3,7 @@
 use std::fmt;
 
 use pinion::ids::*;
+use pinion::log::appender::TailWrites;
 use pinion::shard::action::{Action, FileJob, Parts, RecvInto};
 use pinion::shard::event::{Event, Received};
 use pinion::shard::message::Message;
@@ -75,11 +76,15 @@ impl World<'_> {
         self.node.as_ref().expect("it runs").memory.clone()
     }
 
-    /// The bytes of a write as the device reads them: those that were data at its submission may not have changed.
+    /// The bytes of a write as the device reads them: those that were data at its submission may not have changed, and
+    /// where tail blocks are copied none.
     pub fn late_bytes(&mut self, block: &pinion::arena::Lease, before: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; block.len() as usize];
         self.memory().copy_out(block, 0, &mut bytes);
-        let data = before.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let data = match self.plan.tail_writes {
+            TailWrites::Shared => before.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1),
+            TailWrites::Copied => before.len(),
+        };
         assert!(bytes[..data] == before[..data], "bytes of {block:?} changed while the device had them");
         bytes
     }

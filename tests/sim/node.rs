@@ -117,6 +117,7 @@ fn config(plan: &Plan, core: u16) -> ShardConfig {
         node: NODE,
         arena: arena_config(plan, core),
         flush_ways: vec![plan.way; usize::from(plan.dirs)],
+        tail_writes: vec![plan.tail_writes; usize::from(plan.dirs)],
         connections_max: 100,
         connections_per_address_max: 100,
         connection_idle_ms_max: 600_000,

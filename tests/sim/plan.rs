@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use pinion::log::appender::TailWrites;
 use pinion::log::group_commit::FlushWay;
 use pinion::log::topic_config::TopicConfig;
 
@@ -31,6 +32,7 @@ pub struct Plan {
     pub small_blocks: u32,
     pub topic: Arc<TopicConfig>,
     pub way: FlushWay,
+    pub tail_writes: TailWrites,
     pub retention_check_ms: u64,
     pub clients: usize,
     /// Batches that the producers send between them.
@@ -93,6 +95,7 @@ impl Plan {
             small_blocks: rng.range(2, 9) as u32,
             topic: Arc::new(topic(rng)),
             way: rng.pick(&[FlushWay::Sync, FlushWay::Sync, FlushWay::Completion]),
+            tail_writes: rng.pick(&[TailWrites::Shared, TailWrites::Copied]),
             retention_check_ms: rng.pick(&[300, 3_000, 300_000]),
             clients: rng.range(2, 8) as usize,
             batches: rng.range(30, 200) as usize,

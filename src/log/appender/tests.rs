@@ -26,6 +26,8 @@ struct Script {
     allocated: BTreeMap<Offset, FilePos>,
     /// Writes that are out, by number.
     out: BTreeMap<u32, WritePlan>,
+    /// What their memory held when they were submitted.
+    submitted: BTreeMap<u32, Vec<u8>>,
     numbers: u32,
 }
 
@@ -57,13 +59,15 @@ enum Command {
     Evict,
     /// Which batches are in memory from here on.
     Read { offset: i64 },
+    /// Writes that are out and whose memory has changed since they were submitted.
+    Changed,
     /// Where everything is.
     Show,
 }
 
 impl Script {
     /// A log that recovery found: `end` bytes in its only segment.
-    fn new(end: u64) -> Script {
+    fn new(end: u64, tail_writes: TailWrites) -> Script {
         let config = ArenaConfig {
             core: CoreId(0),
             budget_bytes: BUDGET,
@@ -78,12 +82,13 @@ impl Script {
         Script {
             memory,
             arena,
-            appender: Appender::new(Offset(0), FilePos(end), next, partial),
+            appender: Appender::new(Offset(0), FilePos(end), next, partial).with_tail_writes(tail_writes),
             next,
             log: BTreeMap::from([(Offset(0), recovered.clone())]),
             files: BTreeMap::from([(Offset(0), recovered)]),
             allocated: BTreeMap::new(),
             out: BTreeMap::new(),
+            submitted: BTreeMap::new(),
             numbers: 0,
         }
     }
@@ -123,6 +128,7 @@ impl Script {
                 |other: &WritePlan| other.segment == plan.segment && other.at.0 < end(&plan) && plan.at.0 < end(other);
             assert!(!self.out.values().any(meets), "{plan:?} touches a block that is being written");
             self.numbers += 1;
+            self.submitted.insert(self.numbers, self.copy_out(&plan));
             self.out.insert(self.numbers, plan);
         }
         (first..=self.numbers).collect()
@@ -133,10 +139,23 @@ impl Script {
         let (file, at) = (self.files.entry(plan.segment).or_default(), plan.at.0 as usize);
         let len = plan.block.len() as usize;
         file.resize(file.len().max(at + len), 0);
+        self.submitted.remove(&number);
         self.memory.copy_out(&plan.block, 0, &mut file[at..at + len]);
         self.arena.release(plan.block);
         self.appender.on_written(plan.generation, plan.to, durable);
         self.check();
+    }
+
+    fn copy_out(&self, plan: &WritePlan) -> Vec<u8> {
+        let mut bytes = vec![0; plan.block.len() as usize];
+        self.memory.copy_out(&plan.block, 0, &mut bytes);
+        bytes
+    }
+
+    /// Writes whose memory is not what it was when they were submitted.
+    fn changed(&self) -> Vec<u32> {
+        let out = self.out.iter().filter(|(number, plan)| self.copy_out(plan) != self.submitted[number]);
+        out.map(|(number, _)| *number).collect()
     }
 
     /// Everything below stable is in the files.
@@ -234,6 +253,7 @@ impl goldenscript::Runner for Script {
                 let offsets: Vec<String> = found.iter().map(|batch| batch.base.to_string()).collect();
                 writeln!(out, "[{}]", offsets.join(" "))?;
             }
+            Command::Changed => writeln!(out, "{:?}", self.changed())?,
             Command::Show => writeln!(out, "{}", self.show())?,
         }
         Ok(out)
@@ -247,37 +267,47 @@ fn run(script: &str, mut appender: Script) {
 
 #[test]
 fn what_comes_while_a_write_is_out_gathers_for_the_next_one() {
-    run("gathering", Script::new(0));
+    run("gathering", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
 fn stable_is_the_end_of_the_contiguous_prefix_of_durable_writes() {
-    run("prefix", Script::new(0));
+    run("prefix", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
 fn a_flush_makes_durable_what_had_completed_before_it() {
-    run("flush", Script::new(0));
+    run("flush", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
 fn bytes_wait_for_their_file_and_its_room() {
-    run("waiting_for_the_file", Script::new(0));
+    run("waiting_for_the_file", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
 fn a_roll_neither_stops_the_old_writes_nor_lets_the_new_ones_overtake() {
-    run("roll", Script::new(0));
+    run("roll", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
 fn only_what_is_on_the_device_leaves_memory() {
-    run("eviction", Script::new(0));
+    run("eviction", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
 fn a_recovered_log_goes_on_inside_its_last_block() {
-    run("recovered", Script::new(5000));
+    run("recovered", Script::new(5000, TailWrites::Shared));
+}
+
+#[test]
+fn what_comes_while_the_last_block_is_written_is_added_behind_it() {
+    run("shared_tail", Script::new(0, TailWrites::Shared));
+}
+
+#[test]
+fn where_pages_must_be_stable_what_comes_goes_behind_a_copy_of_the_last_block() {
+    run("copied_tail", Script::new(5000, TailWrites::Copied));
 }
 
 /// One step of a random run.
@@ -308,9 +338,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// Whatever the order of completions: below stable the files hold what was appended, and readers see nothing else.
+    /// Where tail blocks are copied, no byte of a write in flight changes.
     #[test]
-    fn bytes_below_stable_are_in_the_files(end in 0u64..10_000, steps in proptest::collection::vec(random(), 1..80)) {
-        let mut script = Script::new(end);
+    fn bytes_below_stable_are_in_the_files(
+        end in 0u64..10_000,
+        copied in any::<bool>(),
+        steps in proptest::collection::vec(random(), 1..80),
+    ) {
+        let mut script = Script::new(end, if copied { TailWrites::Copied } else { TailWrites::Shared });
         let mut flushing = false;
         for step in steps {
             match step {
@@ -340,6 +375,7 @@ proptest! {
                 Random::Flush | Random::Flushed => {}
                 Random::Evict => _ = script.appender.evict_oldest(&mut script.arena),
             }
+            prop_assert!(!copied || script.changed().is_empty(), "{:?} changed in flight", script.changed());
             let first = script.appender.resident_from().unwrap_or(script.next);
             let found = script.resident(first);
             prop_assert_eq!(found.last().map_or(script.next, |batch| batch.next), script.next, "the tail has no hole");

@@ -207,6 +207,7 @@ mod tests {
         TopicId, WallMillis,
     };
     use crate::kafka::batch_builder::BatchBuilder;
+    use crate::log::appender::TailWrites;
     use crate::log::recovery::RecoveredLog;
     use crate::log::topic_config::TopicConfig;
     use crate::shard::action::PartitionDir;
@@ -224,7 +225,7 @@ mod tests {
             config: Arc::new(TopicConfig::default()),
             log: RecoveredLog::default(),
         };
-        Partition::open(host, NOW)
+        Partition::open(host, TailWrites::Shared, NOW)
     }
 
     fn append(partition: &mut Partition, arena: &mut Arena, batch: &[u8]) -> AppendStep {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{Partition, SegmentFiles, State};
 use crate::ids::{FilePos, LeaderEpoch, Now, Offset, WallMillis};
-use crate::log::appender::Appender;
+use crate::log::appender::{Appender, TailWrites};
 use crate::log::epochs::LeaderEpochs;
 use crate::log::index::SegmentIndex;
 use crate::log::offsets::Offsets;
@@ -18,7 +18,7 @@ use crate::shard::message::HostPartition;
 impl Partition {
     /// Opens a partition. All that recovery found is on the device, so that it is stable and, with one replica,
     /// committed.
-    pub fn open(host: HostPartition, now: Now) -> Partition {
+    pub fn open(host: HostPartition, tail_writes: TailWrites, now: Now) -> Partition {
         let HostPartition { id, topic, dir, leader_epoch, config, log } = host;
         let recorded_epoch = log.epochs.last().map_or(LeaderEpoch(-1), |(epoch, _)| *epoch);
         let mut epochs = LeaderEpochs::recovered(&log.epochs);
@@ -31,7 +31,7 @@ impl Partition {
         let (end, partial) = log.active.map_or((FilePos(0), Vec::new()), |active| (active.end, active.partial_block));
         Partition {
             offsets: Offsets::recovered(log.log_start, log.end, log.end),
-            appender: Appender::new(base, end, log.end, partial),
+            appender: Appender::new(base, end, log.end, partial).with_tail_writes(tail_writes),
             files: SegmentFiles::new(base, allocated),
             dirty: false,
             awaits_flush: false,
