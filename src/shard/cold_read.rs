@@ -450,7 +450,11 @@ impl Shard {
         if file.direct || u64::from(wanted) <= bytes.len() as u64 {
             let whole = time_search::whole_batches(bytes, wanted, high_watermark);
             if whole == 0 && ask.whole_first {
-                return self.look_further(now, id, first_len, out);
+                // A whole one that ends above the high watermark was never written so.
+                return match bytes.len() < first_len as usize {
+                    true => self.look_further(now, id, first_len, out),
+                    false => self.on_corrupt(now, id, out),
+                };
             }
             let mut outcome = FetchOutcome::of(partition);
             outcome.bytes = whole;

@@ -9,40 +9,58 @@ use super::*;
 const EIO: Errno = Errno(5);
 const ENOSPC: Errno = Errno(28);
 
-fn stored(offset: i64, value: &[u8]) -> Vec<u8> {
+pub(super) fn stored(offset: i64, value: &[u8]) -> Vec<u8> {
     BatchBuilder::new().appended(Offset(offset), LeaderEpoch(0)).value(1_000 + offset, value).build()
 }
 
 /// One sealed segment with the batch of offset 0, and an active one with that of offset 1.
 fn found(topic: TopicConfig, first: &[u8]) -> World {
+    hosted(topic, (stored(0, first), Offset(1)), Vec::new(), None)
+}
+
+/// One sealed segment with batches up to an offset, and an active one with the batch of that offset.
+pub(super) fn hosted(
+    topic: TopicConfig,
+    (sealed, sealed_end): (Vec<u8>, Offset),
+    unindexed: Vec<Offset>,
+    hold: Option<fn(&Action) -> bool>,
+) -> World {
     let mut world = World::of(0, topic.clone());
-    let (sealed, mut active) = (stored(0, first), stored(1, b"second"));
+    world.hold = hold;
+    let mut active = stored(sealed_end.0, b"second");
     let end = active.len();
+    let last_timestamp = 1_000 + sealed_end.0;
     let log = RecoveredLog {
         sealed: vec![RecoveredSegment {
             base: Offset(0),
             len: sealed.len() as u64,
-            end: Offset(1),
-            max_timestamp: 1_000,
+            end: sealed_end,
+            max_timestamp: if unindexed.is_empty() { last_timestamp - 1 } else { -1 },
             modified_ms: 1_000,
         }],
         active: Some(RecoveredActive {
-            base: Offset(1),
+            base: sealed_end,
             end: FilePos(end as u64),
             allocated: FilePos(8192),
             extents: Extents::Zeroed,
             partial_block: active.clone(),
-            first_timestamp: 1_001,
-            max_timestamp: (1_001, Offset(1)),
+            first_timestamp: last_timestamp,
+            max_timestamp: (last_timestamp, sealed_end),
             index: Vec::new(),
             time_index: Vec::new(),
         }),
-        end: Offset(2),
-        high_watermark: Offset(2),
+        end: sealed_end.plus(1),
+        high_watermark: sealed_end.plus(1),
+        unindexed,
         ..RecoveredLog::default()
     };
     active.resize(8192, 0);
-    world.stored = BTreeMap::from([(FileKind::Log(Offset(0)), sealed), (FileKind::Log(Offset(1)), active)]);
+    world.stored = BTreeMap::from([(FileKind::Log(Offset(0)), sealed), (FileKind::Log(sealed_end), active)]);
+    if log.unindexed.is_empty() {
+        world
+            .stored
+            .extend([FileKind::Index(Offset(0)), FileKind::TimeIndex(Offset(0))].map(|kind| (kind, Vec::new())));
+    }
     let host = HostPartition {
         id: PARTITION,
         topic: "t".into(),
@@ -58,12 +76,12 @@ fn found(topic: TopicConfig, first: &[u8]) -> World {
 }
 
 impl World {
-    fn count(&self, job: &str) -> usize {
+    pub(super) fn count(&self, job: &str) -> usize {
         self.jobs.iter().filter(|name| *name == job).count()
     }
 
     /// A fetch of another core's client.
-    fn ask_for(&mut self, offset: i64, bytes_max: u32, whole_first: bool) {
+    pub(super) fn ask_for(&mut self, offset: i64, bytes_max: u32, whole_first: bool) {
         let ask = FetchAsk {
             origin: Origin { core: CoreId(1), ticket: Ticket(1), slot: 0 },
             partition: PARTITION,
@@ -77,13 +95,13 @@ impl World {
         self.event(Event::Mail { from: Peer::Core(CoreId(1)), message: Message::Fetch(ask) });
     }
 
-    fn given(&mut self) -> Option<FetchOutcome> {
+    pub(super) fn given(&mut self) -> Option<FetchOutcome> {
         let at = self.mail.iter().position(|mail| matches!(mail, Message::Fetched { .. }))?;
         let Message::Fetched { outcome, .. } = self.mail.remove(at) else { panic!("looked at") };
         Some(*outcome)
     }
 
-    fn stop(&mut self) -> Option<bool> {
+    pub(super) fn stop(&mut self) -> Option<bool> {
         self.event(Event::Mail { from: Peer::Control, message: Message::Stop });
         self.mail.iter().find_map(|mail| if let Message::Stopped { clean, .. } = mail { Some(*clean) } else { None })
     }
@@ -147,6 +165,16 @@ fn a_batch_that_does_not_fit_is_left_out_and_not_cut() {
     world.ask_for(0, 100_000, false);
     let outcome = world.given().expect("an answer");
     assert_eq!((outcome.error, outcome.bytes, outcome.records.len()), (ErrorCode::NONE, 0, 0));
+}
+
+/// It was read again and again: it was all there, and yet not below the high watermark.
+#[test]
+fn a_batch_whose_offsets_are_damaged_is_corrupt() {
+    let mut damaged = stored(0, b"first");
+    damaged[1] ^= 1;
+    let mut world = hosted(TopicConfig::default(), (damaged, Offset(1)), Vec::new(), None);
+    world.ask_for(0, 1, true);
+    assert_eq!(world.given().map(|outcome| outcome.error), Some(ErrorCode::CORRUPT_MESSAGE));
 }
 
 /// Its answer was held until the next write, which nobody may ever make.
