@@ -33,6 +33,8 @@ use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origi
 
 #[path = "shard/found.rs"]
 mod found;
+#[path = "shard/index_rebuild.rs"]
+mod index_rebuild;
 #[path = "shard/stable_writes.rs"]
 mod stable_writes;
 
@@ -312,7 +314,13 @@ impl World {
                 self.files.insert(file, contents);
                 Ok(FileDone::Opened { file, len })
             }
-            FileJob::ReadWhole { .. } => Err(Errno(2)),
+            FileJob::ReadWhole { path, .. } => {
+                self.stored.get(&path.kind).cloned().map(FileDone::Contents).ok_or(Errno(2))
+            }
+            FileJob::Replace { path, contents } => {
+                self.stored.insert(path.kind, contents);
+                Ok(FileDone::Done)
+            }
             FileJob::Checkpoint { contents, .. } => {
                 self.checkpoints.push(contents);
                 Ok(FileDone::Done)

@@ -107,6 +107,13 @@ impl SegmentIndex {
         self.times.finish();
     }
 
+    /// Whether a batch can be described at all. One of a file that no Pinion wrote may lie where no entry can point to;
+    /// lookups then scan for it.
+    pub fn can_take(&self, batch: &BatchSpan) -> bool {
+        let fits = |number: i64| (0..=i64::from(i32::MAX)).contains(&number);
+        fits(batch.at.0 as i64) && fits(batch.last_offset.0 - self.offsets.0.base.0) && !self.is_full()
+    }
+
     /// Whether one more entry would not fit: the segment must be rolled.
     pub fn is_full(&self) -> bool {
         self.offsets.is_full() || self.times.is_full()

@@ -6,6 +6,7 @@ pub mod epochs;
 pub mod group_commit;
 pub mod index;
 pub mod index_cache;
+pub mod index_rebuild;
 pub mod offsets;
 pub mod producer_snapshot;
 pub mod producers;

@@ -282,12 +282,15 @@ impl Shard {
             (Step::Index(kind), result) => {
                 let key = IndexKey { partition: read.partition, base: read.segment, kind: *kind };
                 let segment = partition.segments.floor(read.segment).expect("the read goes on");
-                // An index is only a cache: without it the segment is read from its beginning.
-                let bytes = usable_index(result, key, segment).unwrap_or_else(|reason| {
+                // An index is only a cache: without it the segment is read from its beginning until it is rebuilt.
+                let usable = usable_index(result, key, segment);
+                if let Err(reason) = &usable {
                     tracing::warn!(?key, reason, "no usable index; reading without");
-                    Arc::from([])
-                });
-                self.index_cache.insert(key, bytes);
+                    self.rebuild_indexes(key.partition, &[key.base], out);
+                }
+                if self.index_cache.lookup(key).is_none() {
+                    self.index_cache.insert(key, usable.unwrap_or_default());
+                }
                 self.place(now, id, out);
             }
             (_, result) => {

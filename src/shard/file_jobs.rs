@@ -62,6 +62,13 @@ pub enum Purpose {
         /// The data directory.
         dir: DirId,
     },
+    /// The index of a sealed segment is being rebuilt.
+    Rebuild {
+        /// The partition's slot.
+        slot: u32,
+        /// Which rebuild.
+        number: u64,
+    },
     /// The last trimming of a partition before the process ends.
     LastSeal {
         /// The partition's slot.
@@ -127,6 +134,7 @@ impl Purpose {
             | Purpose::Index { slot }
             | Purpose::Epochs { slot }
             | Purpose::Producers { slot, .. }
+            | Purpose::Rebuild { slot, .. }
             | Purpose::RenameDropped { slot }
             | Purpose::LastSeal { slot } => Some(slot),
             Purpose::Close { .. } | Purpose::Checkpoint { .. } | Purpose::Remove { .. } | Purpose::ForRead { .. } => {
@@ -213,6 +221,7 @@ impl Shard {
             (Purpose::Checkpoint { dir }, result) => self.on_checkpoint_done(now, dir, result.map(|_| ()), out),
             (Purpose::RenameDropped { slot }, result) => self.on_renamed(now, slot, result.map(|_| ()), out),
             (Purpose::ForRead { read, dir }, result) => self.on_read_job(now, read, dir, result, out),
+            (Purpose::Rebuild { slot, number }, result) => self.on_rebuild_job(now, (slot, number), result, out),
             (Purpose::LastSeal { .. }, Ok(_)) => {}
         }
     }

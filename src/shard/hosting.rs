@@ -16,12 +16,14 @@ impl Shard {
         let ids = partitions.iter().map(|partition| partition.id).collect();
         for host in partitions {
             let failed = self.writes.has_failed(host.dir.dir);
+            let (id, unindexed) = (host.id, host.log.unindexed.clone());
             let tail_writes = self.config.tail_writes[usize::from(host.dir.dir.0)];
             let mut partition = Partition::open(host, tail_writes, now);
             if failed {
                 partition.fail(Errno(EIO), |_| {});
             }
             self.partitions.add(partition);
+            self.rebuild_indexes(id, &unindexed, out);
         }
         out.push(Action::Mail { to: Peer::Control, message: Message::Hosted(ids) });
     }
@@ -106,6 +108,7 @@ impl Shard {
             self.continue_close(slot, out);
         }
         self.lose_reads(now, dir, out);
+        self.lose_rebuild(dir, out);
     }
 
     /// Everybody who waits for an append of this partition is told that the promise is off.

@@ -21,6 +21,7 @@ pub mod fetch_session;
 pub mod fetch_wire;
 pub mod file_jobs;
 pub mod hosting;
+pub mod index_rebuild;
 pub mod intake;
 pub mod mail;
 pub mod memory;
@@ -59,6 +60,7 @@ use crate::shard::event::Event;
 use crate::shard::fetch::FetchPool;
 use crate::shard::fetch_session::FetchSessions;
 use crate::shard::file_jobs::FileJobs;
+use crate::shard::index_rebuild::IndexRebuilds;
 use crate::shard::intake::IntakeState;
 use crate::shard::memory::MemoryState;
 use crate::shard::message::ClusterView;
@@ -98,6 +100,7 @@ pub struct Shard {
     grown: Grown,
     cold_reads: ColdReads,
     index_cache: IndexCache,
+    rebuilds: IndexRebuilds,
     upkeep: Upkeep,
     timers: Timers,
     stopping: Stopping,
@@ -134,6 +137,7 @@ impl Shard {
             grown: Grown::default(),
             cold_reads: ColdReads::default(),
             index_cache: IndexCache::new(config.index_cache_bytes),
+            rebuilds: IndexRebuilds::default(),
             upkeep: Upkeep::new(checkpoints),
             timers: Timers::default(),
             stopping: Stopping::default(),
@@ -158,6 +162,9 @@ impl Shard {
             Event::Closed { conn } => self.on_closed(conn, out),
             Event::Written { write, block, result } => self.on_written(now, write, block, result, out),
             Event::Flushed { flush, result } => self.on_flushed(now, flush, result, out),
+            Event::Read { read, into, result } if IndexRebuilds::owns(read) => {
+                self.on_rebuild_read(now, read, into, result, out);
+            }
             Event::Read { read, into, result } => self.on_read(now, read, into, result, out),
             Event::Resident { probe, missing } => self.on_resident(now, probe, missing, out),
             Event::File { job, result } => self.on_file_job(now, job, result, out),

@@ -48,6 +48,7 @@ impl Shard {
         }
         self.stopping.phase = Phase::Draining;
         self.answer_parked_fetches(now, out);
+        self.stop_rebuilds(out);
         self.check_stopped(now, out);
     }
 
@@ -72,6 +73,7 @@ impl Shard {
             && self.requests.is_empty()
             && self.appends_waiting() == 0
             && self.writes.is_quiet()
+            && self.rebuilds.is_quiet()
             && self.are_jobs_quiet()
             && self
                 .partitions

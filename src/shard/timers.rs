@@ -20,6 +20,8 @@ pub enum Timer {
     Idle,
     /// Remove what was renamed `-delete` its delay ago.
     Removals,
+    /// Read the next piece of a segment whose index is lost.
+    Rebuild,
     /// Try again to create or grow files that found the disk full.
     Space,
 }

@@ -89,6 +89,7 @@ impl Shard {
                 Timer::Retention => self.on_retention_timer(now),
                 Timer::Idle => self.on_idle_timer(now, out),
                 Timer::Removals => self.on_removals(now, out),
+                Timer::Rebuild => self.on_rebuild_timer(now, out),
                 Timer::Space => self.on_space_timer(),
             }
         }

@@ -20,7 +20,6 @@ pub(super) struct Replay {
     pub index: SegmentIndex,
     /// Timestamp of the batch at position 0 of the present segment, once it was met.
     pub first_timestamp: Option<i64>,
-    base: Offset,
     interval_bytes: u32,
 }
 
@@ -34,7 +33,6 @@ impl Replay {
             uncovered_from: None,
             index: SegmentIndex::new(base, interval_bytes),
             first_timestamp: None,
-            base,
             interval_bytes,
         }
     }
@@ -50,7 +48,6 @@ impl Replay {
         let max_timestamp = times.last().copied().unwrap_or((-1, base));
         self.index = SegmentIndex::recovered(base, self.interval_bytes, (offsets, times), max_timestamp);
         self.first_timestamp = None;
-        self.base = base;
     }
 
     pub fn on_batch(&mut self, batch: &Accepted) {
@@ -59,16 +56,11 @@ impl Replay {
         if batch.at == FilePos(0) {
             self.first_timestamp = Some(max_timestamp);
         }
-        if self.can_index(batch) {
-            self.index.on_append(&BatchSpan { at: batch.at, last_offset: batch.last(), max_timestamp });
+        let span = BatchSpan { at: batch.at, last_offset: batch.last(), max_timestamp };
+        if self.index.can_take(&span) {
+            self.index.on_append(&span);
         }
         self.replay_producer(batch);
-    }
-
-    /// A file that no Pinion wrote may be larger than an index can describe; lookups then scan its rest.
-    fn can_index(&self, batch: &Accepted) -> bool {
-        let fits = |number: i64| (0..=i64::from(i32::MAX)).contains(&number);
-        fits(batch.at.0 as i64) && fits(batch.last().0 - self.base.0) && !self.index.is_full()
     }
 
     fn replay_producer(&mut self, batch: &Accepted) {
