@@ -180,9 +180,9 @@ impl Core {
         assert_eq!(done, Ok(FileDone::Opened { file, len }));
     }
 
-    /// Puts bytes into a sealed segment `<base>.log` of `t-0` and opens it.
+    /// Puts bytes into a sealed segment `<base>.log` of `t-0`, none of them in the page cache, and opens it.
     pub fn sealed_segment(&mut self, file: FileId, base: i64, bytes: &[u8]) {
-        std::fs::write(self.file_path(&segment(base)), bytes).expect("write segment");
+        write_cold(&self.file_path(&segment(base)), bytes);
         let done = self.job(FileJob::OpenSealed { file, path: segment(base) });
         assert_eq!(done, Ok(FileDone::Opened { file, len: bytes.len() as u64 }));
     }
@@ -230,9 +230,14 @@ pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at / 512) as u8 ^ (at % 251) as u8 ^ seed).collect()
 }
 
-/// Throws a file's pages out of the page cache.
-pub fn make_cold(path: &Path) {
-    let file = std::fs::File::open(path).expect("open");
-    file.sync_all().expect("sync");
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).expect("fadvise");
+/// Writes a file past the page cache, so that nothing of it is resident: advice to throw pages out need not be taken.
+fn write_cold(path: &Path, bytes: &[u8]) {
+    use std::os::unix::fs::{FileExt, OpenOptionsExt};
+    let mut aligned = vec![0; bytes.len().next_multiple_of(4096) + 4096];
+    let skip = aligned.as_ptr().align_offset(4096);
+    aligned[skip..skip + bytes.len()].copy_from_slice(bytes);
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).custom_flags(libc::O_DIRECT).open(path).expect("create segment");
+    file.write_all_at(&aligned[skip..][..bytes.len().next_multiple_of(4096)], 0).expect("write segment");
+    file.set_len(bytes.len() as u64).expect("cut the padding off");
 }

@@ -7,7 +7,7 @@ use crate::runtime::shell::ShellSettings;
 use crate::shard::action::{Action, Extents, FileJob, FileRange};
 use crate::shard::event::{Event, FileDone};
 
-use super::core::{Core, make_cold, pattern, segment};
+use super::core::{Core, pattern, segment};
 
 const FILE: FileId = FileId(1);
 
@@ -149,7 +149,6 @@ fn a_read_ends_early_only_at_the_end_of_the_file() {
     let mut core = Core::new();
     let bytes = pattern(300_000, 5);
     core.sealed_segment(FileId(2), 10, &bytes);
-    make_cold(&core.file_path(&segment(10)));
     let (into, result) = core.read(FileId(2), 0, 1 << 19);
     assert_eq!(result, Ok(300_000));
     assert!(core.bytes(&into)[..300_000] == bytes[..]);
@@ -165,7 +164,6 @@ fn a_read_ends_early_only_at_the_end_of_the_file() {
 fn a_cold_range_is_found_missing_and_a_read_of_it_makes_it_resident() {
     let mut core = Core::new();
     core.sealed_segment(FileId(2), 10, &pattern(1 << 20, 6));
-    make_cold(&core.file_path(&segment(10)));
     let whole = (1_000, (1 << 20) - 1_000);
     let mut reads = 0;
     while let Some(missing) = core.probe(FileId(2), whole.0, whole.1) {
@@ -184,7 +182,6 @@ fn only_what_is_missing_between_resident_parts_is_reported() {
     let mut core = Core::new();
     core.sealed_segment(FileId(2), 10, &pattern(2 << 20, 6));
     let path = core.file_path(&segment(10));
-    make_cold(&path);
     let file = std::fs::File::open(&path).expect("open");
     // No readahead, so that the middle stays cold.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).expect("fadvise");
