@@ -8,9 +8,12 @@ use crate::limits::{FIRST_GROWTH_BYTES, GROWTH_BYTES_MAX};
 use crate::log::topic_config::TopicConfig;
 use crate::shard::action::Extents;
 
-/// Below this rate a partition's next extents are filled with zeros, so that its small writes are plain overwrites
-/// (design.md §4: 67 µs against 167).
-pub const ZEROED_BELOW_BYTES_PER_S: u64 = 16 * 1024 * 1024;
+/// Writes of this size or more go into extents that growth left unwritten. Filling with zeros first makes small writes
+/// plain overwrites (design.md §4: 67 µs against 167 at 4 KiB), but it writes everything twice: large ones lose
+/// more by that than by a commit of the file system with each write.
+pub const UNWRITTEN_FROM_WRITE_BYTES: u64 = 64 * 1024;
+/// Below this rate the zeros cost nothing that anybody misses.
+pub const UNWRITTEN_FROM_BYTES_PER_S: u64 = 1024 * 1024;
 /// A growth step holds at most what the partition appends in this many seconds.
 const GROWTH_SECONDS: u64 = 4;
 
@@ -273,6 +276,8 @@ pub struct FileFill {
 pub struct GrowthRules {
     /// What the partition appends, bytes per second.
     pub bytes_per_s: u64,
+    /// Mean of its latest writes.
+    pub write_bytes: u64,
     /// `segment.bytes`: the file never needs to be longer than this and one batch.
     pub segment_bytes: u64,
     /// Whether extents may be left unwritten: only in `synced` mode, where writes carry their own sync.
@@ -282,7 +287,7 @@ pub struct GrowthRules {
 /// Whether growth may leave extents unwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnwrittenExtents {
-    /// `flush.mode=synced`: yes, for fast partitions.
+    /// `flush.mode=synced`: yes, for partitions that write large pieces.
     Allowed,
     /// `flush.mode=written`: never; a completed write must survive a crash of the kernel.
     Forbidden,
@@ -317,9 +322,9 @@ pub fn growth(fill: &FileFill, rules: &GrowthRules) -> Option<Growth> {
 }
 
 fn extents(rules: &GrowthRules) -> Extents {
-    let slow = rules.bytes_per_s < ZEROED_BELOW_BYTES_PER_S;
+    let large = rules.write_bytes >= UNWRITTEN_FROM_WRITE_BYTES && rules.bytes_per_s >= UNWRITTEN_FROM_BYTES_PER_S;
     match rules.unwritten {
-        UnwrittenExtents::Allowed if !slow => Extents::Unwritten,
+        UnwrittenExtents::Allowed if large => Extents::Unwritten,
         _ => Extents::Zeroed,
     }
 }
@@ -356,6 +361,24 @@ impl AppendRate {
         let latest = u64::try_from(latest).unwrap_or(u64::MAX);
         let windows = (elapsed / Self::WINDOW_MICROS).min(63);
         (self.bytes_per_s >> windows) + (latest - (latest >> windows))
+    }
+}
+
+/// The size of a partition's writes, as an average over about the last eight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MeanWrite {
+    eighths: u64,
+}
+
+impl MeanWrite {
+    /// Counts a write.
+    pub fn on_write(&mut self, bytes: u64) {
+        self.eighths = self.eighths - self.eighths / 8 + bytes;
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> u64 {
+        self.eighths / 8
     }
 }
 

@@ -58,6 +58,8 @@ enum Command {
         rate: u64,
         #[arg(key)]
         waiting: Option<u64>,
+        #[arg(key)]
+        write: Option<u64>,
         #[arg(key, optional)]
         written_mode: bool,
     },
@@ -127,13 +129,14 @@ impl goldenscript::Runner for Script {
                 self.segments.iter().for_each(|segment| out.push_str(&(show(segment) + "\n")));
                 writeln!(out, "{} bytes", self.segments.bytes())?;
             }
-            Command::Growth { end, allocated, rate, waiting, written_mode } => {
+            Command::Growth { end, allocated, rate, waiting, write, written_mode } => {
                 let fill = FileFill { end: FilePos(end), allocated: FilePos(allocated), waiting: waiting.unwrap_or(0) };
                 let unwritten = match written_mode {
                     true => UnwrittenExtents::Forbidden,
                     false => UnwrittenExtents::Allowed,
                 };
-                let rules = GrowthRules { bytes_per_s: rate, segment_bytes: self.config.segment_bytes, unwritten };
+                let (write_bytes, segment_bytes) = (write.unwrap_or(4096), self.config.segment_bytes);
+                let rules = GrowthRules { bytes_per_s: rate, write_bytes, segment_bytes, unwritten };
                 let growth = growth(&fill, &rules);
                 let growth = growth.map_or("none".to_owned(), |g| format!("to {} {:?}", g.to, g.extents));
                 writeln!(out, "{growth}")?;
@@ -184,6 +187,15 @@ fn the_rate_settles_at_what_is_appended_and_decays_to_nothing() {
 }
 
 #[test]
+fn the_mean_write_follows_the_latest_ones() {
+    let mut mean = MeanWrite::default();
+    (0..40).for_each(|_| mean.on_write(128 << 10));
+    assert!((127 << 10..=128 << 10).contains(&mean.bytes()), "{}", mean.bytes());
+    (0..40).for_each(|_| mean.on_write(4096));
+    assert!((4096..=5120).contains(&mean.bytes()), "{}", mean.bytes());
+}
+
+#[test]
 fn a_burst_counts_before_its_first_second_is_over() {
     let mut rate = AppendRate::default();
     rate.on_append(MonoMicros(5 * SECOND), 0);
@@ -197,7 +209,8 @@ proptest! {
         end in 0..1u64 << 31, free in prop_oneof![Just(0), 0..1u64 << 20], waiting in 0..1u64 << 27, bytes_per_s in 0..1u64 << 34,
     ) {
         let fill = FileFill { end: FilePos(end), allocated: FilePos(end + free), waiting };
-        let rules = GrowthRules { bytes_per_s, segment_bytes: 1 << 30, unwritten: UnwrittenExtents::Allowed };
+        let unwritten = UnwrittenExtents::Allowed;
+        let rules = GrowthRules { bytes_per_s, write_bytes: 1 << 17, segment_bytes: 1 << 30, unwritten };
         let Some(growth) = growth(&fill, &rules) else {
             let needed = FilePos(end + waiting).align_up();
             prop_assert!(needed <= fill.allocated, "what waits does not fit and nothing grows");

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use super::{Partition, RolledIndexes};
 use crate::ids::{FileId, FilePos, MonoMicros, Now, Offset};
 use crate::log::index::SegmentIndex;
-use crate::log::segment::{self, AppendRate, FileFill, GrowthRules, Incoming, Segment, UnwrittenExtents};
+use crate::log::segment::{self, AppendRate, FileFill, GrowthRules, Incoming, MeanWrite, Segment, UnwrittenExtents};
 use crate::shard::action::Extents;
 
 /// One file that is written.
@@ -86,6 +86,7 @@ pub struct SegmentFiles {
     /// Length of the recovered file that is not open yet.
     recovered: Option<FilePos>,
     rate: AppendRate,
+    mean_write: MeanWrite,
 }
 
 impl SegmentFiles {
@@ -93,7 +94,8 @@ impl SegmentFiles {
     /// Zeros that are read may be unwritten extents, so that every write into such a file syncs itself.
     pub fn new(base: Offset, allocated: Option<FilePos>) -> SegmentFiles {
         let active = SegmentFile { base, file: FileId(0), state: FileState::Absent };
-        SegmentFiles { files: VecDeque::from([active]), recovered: allocated, rate: AppendRate::default() }
+        let (rate, mean_write) = (AppendRate::default(), MeanWrite::default());
+        SegmentFiles { files: VecDeque::from([active]), recovered: allocated, rate, mean_write }
     }
 
     /// How far the segment at `base` may be written; `None` while its file is not open.
@@ -122,6 +124,11 @@ impl SegmentFiles {
     /// Bytes were appended: feeds the rate that growth steps follow.
     pub fn note_appended(&mut self, now: MonoMicros, bytes: u64) {
         self.rate.on_append(now, bytes);
+    }
+
+    /// A write of these bytes is submitted: growth steps follow the size of the writes, too.
+    pub fn note_write(&mut self, bytes: u64) {
+        self.mean_write.on_write(bytes);
     }
 
     /// A job has been given to the file at `base`; `file` names it when it is new.
@@ -296,6 +303,7 @@ impl Partition {
     fn growth_rules(&self, now: MonoMicros, unwritten: UnwrittenExtents) -> GrowthRules {
         GrowthRules {
             bytes_per_s: self.files.rate.bytes_per_s(now),
+            write_bytes: self.files.mean_write.bytes(),
             segment_bytes: self.config.segment_bytes,
             unwritten,
         }

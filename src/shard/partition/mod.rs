@@ -144,8 +144,9 @@ impl Partition {
         if self.state != State::Serving {
             return;
         }
-        let files = &self.files;
+        let (files, before) = (&self.files, out.len());
         self.appender.plan_writes(arena, |base| files.allocated(base), out);
+        out[before..].iter().for_each(|plan| self.files.note_write(u64::from(plan.block.len())));
     }
 
     /// A write has completed. Returns whether it counted.
