@@ -4,7 +4,7 @@
 use crate::Run;
 use crate::figures::{GB, MB, Target, fact, figure};
 use crate::load::Load;
-use crate::loopback::make_cold;
+use crate::loopback::{make_cold, receive_limit, send_limit};
 use crate::node::Node;
 use crate::wire::{Reading, Topic, Wire};
 
@@ -12,6 +12,8 @@ const LOAD: Load = Load { connections: 4, window: 4, partitions: 4, records: 125
 
 pub fn run(run: &Run) {
     let bytes = run.size(16 << 20, 2 << 30);
+    fact("limit: CPU per GB that a thread only receives", GB / receive_limit(bytes / 2).1, "s");
+    fact("limit: CPU per GB that a thread only sends, copying", send_limit(bytes / 2), "s");
     sealed(run, bytes);
     tail(run, bytes / 4);
 }

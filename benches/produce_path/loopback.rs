@@ -57,6 +57,19 @@ pub fn receive_limit(bytes: u64) -> (f64, f64) {
     (received as f64 / begun.elapsed().as_secs_f64(), received as f64 / (thread_cpu_seconds() - cpu))
 }
 
+/// CPU seconds of the sender per 10^9 bytes, when one thread sends `bytes` in pieces of 128 KiB and does nothing else.
+pub fn send_limit(bytes: u64) -> f64 {
+    let (mut sender, receiver) = pair();
+    let draining = drain(receiver);
+    let (piece, cpu) = (vec![7; 128 * 1024], thread_cpu_seconds());
+    let pieces = bytes.div_ceil(piece.len() as u64);
+    (0..pieces).for_each(|_| sender.write_all(&piece).expect("the other side reads"));
+    let spent = thread_cpu_seconds() - cpu;
+    drop(sender);
+    draining.join().expect("it only reads");
+    spent / (pieces as f64 * piece.len() as f64 / 1e9)
+}
+
 /// CPU seconds of the calling thread.
 pub fn thread_cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
