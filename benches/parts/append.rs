@@ -7,7 +7,7 @@ use pinion::ids::{CoreId, FilePos, LeaderEpoch, Offset, WallMillis};
 use pinion::kafka::batch::{AppendRules, BatchView, HEADER_BYTES};
 use pinion::kafka::batch_builder::BatchBuilder;
 use pinion::limits::CHUNK;
-use pinion::log::appender::{Appender, NewBatch};
+use pinion::log::appender::{Appender, NewBatch, Writable};
 use pinion::log::topic_config::TopicConfig;
 use zerocopy::IntoBytes;
 
@@ -83,7 +83,8 @@ impl Log {
     fn write(&mut self) {
         self.changes.clear();
         while self.tail.has_unsubmitted() {
-            self.tail.plan_writes(&mut self.arena, |_| Some(FilePos(u64::MAX >> 1)), &mut self.plans);
+            let writable = Writable { to: FilePos(u64::MAX >> 1), unwritten_to: FilePos(0) };
+            self.tail.plan_writes(&mut self.arena, |_| Some(writable), &mut self.plans);
             for plan in self.plans.drain(..) {
                 self.arena.release(plan.block);
                 self.tail.on_written(plan.generation, plan.to, true);

@@ -13,6 +13,7 @@
 //! arena of its core; `reserve` asks for it, so that `append` cannot fail.
 
 mod tail_block;
+mod write_plan;
 
 use std::collections::VecDeque;
 
@@ -22,6 +23,7 @@ use crate::limits::{BLOCK, WRITE_BYTES_MAX};
 
 use tail_block::TailBlock;
 pub use tail_block::TailWrites;
+pub use write_plan::{Writable, WritePlan};
 
 /// Byte position in the log of one partition, in one line over all segments since this process opened it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -71,21 +73,6 @@ impl TailRange {
         let adjacent = self.segment == next.segment && self.end == next.at;
         adjacent.then_some(TailRange { end: next.end, ..self })
     }
-}
-
-/// A write to submit: part of one segment, block aligned.
-#[derive(Debug)]
-pub struct WritePlan {
-    /// Base offset of the segment to write to.
-    pub segment: Offset,
-    /// Where; a multiple of 4 KiB.
-    pub at: FilePos,
-    /// What; a multiple of 4 KiB, zero behind the last batch.
-    pub block: Lease,
-    /// The generation in which it was made.
-    pub generation: Generation,
-    /// The new bytes it covers end here; names it in its completion.
-    pub to: LogPos,
 }
 
 /// How far a write is.
@@ -290,12 +277,12 @@ impl Appender {
         self.invariants();
     }
 
-    /// Cuts the writes that may start now. `allocated` says how far a segment's file may be written; a segment without
+    /// Cuts the writes that may start now. `writable` says how far a segment's file may be written; a segment without
     /// a file yet gives `None`, and its bytes wait.
     pub fn plan_writes(
         &mut self,
         arena: &mut Arena,
-        allocated: impl Fn(Offset) -> Option<FilePos>,
+        writable: impl Fn(Offset) -> Option<Writable>,
         out: &mut Vec<WritePlan>,
     ) {
         while self.slices.len() < WRITES_IN_FLIGHT_MAX {
@@ -305,7 +292,7 @@ impl Appender {
             if self.submitted >= limit || self.tail_block_in_flight(span) {
                 return;
             }
-            let Some(plan) = self.plan_one(arena, span, limit, allocated(span.base)) else { return };
+            let Some(plan) = self.plan_one(arena, span, limit, writable(span.base)) else { return };
             out.push(plan);
         }
     }
@@ -507,7 +494,7 @@ impl Appender {
         arena: &mut Arena,
         span: Span,
         limit: LogPos,
-        allocated: Option<FilePos>,
+        writable: Option<Writable>,
     ) -> Option<WritePlan> {
         let at = span.file_pos(self.submitted).align_down();
         // The block before may end inside the same 4 KiB, of which this one has a copy.
@@ -515,9 +502,14 @@ impl Appender {
             self.block_index(span.base, span.file_pos(self.submitted)).expect("unsubmitted bytes are in memory");
         let tail = &mut self.blocks[index];
         let from = (at.0 - tail.at.0) as u32;
-        let end = span.file_pos(limit).0.min(tail.end().0).min(at.0 + WRITE_BYTES_MAX);
+        let writable = writable?;
+        // One write over a block that was written before and unwritten ones behind it would have to lock the inode and
+        // wait for a worker thread of the kernel; ext4 takes two writes beside others.
+        let rewrites = span.file_pos(self.submitted) != at && at < writable.unwritten_to;
+        let longest = if rewrites { BLOCK } else { WRITE_BYTES_MAX };
+        let end = span.file_pos(limit).0.min(tail.end().0).min(at.0 + longest);
         let aligned_end = FilePos(end).align_up();
-        if allocated.is_none_or(|allocated| allocated < aligned_end) {
+        if writable.to < aligned_end {
             return None;
         }
         let to = (aligned_end.0 - tail.at.0) as u32;

@@ -23,7 +23,7 @@ struct Script {
     log: BTreeMap<Offset, Vec<u8>>,
     /// What was written, by segment.
     files: BTreeMap<Offset, Vec<u8>>,
-    allocated: BTreeMap<Offset, FilePos>,
+    writable: BTreeMap<Offset, Writable>,
     /// Writes that are out, by number.
     out: BTreeMap<u32, WritePlan>,
     /// What their memory held when they were submitted.
@@ -42,6 +42,9 @@ enum Command {
         bytes: u64,
         #[arg(key)]
         segment: Option<i64>,
+        /// Up to here its extents may be unwritten.
+        #[arg(key)]
+        unwritten: Option<u64>,
     },
     /// Submit what may be written.
     Plan,
@@ -86,7 +89,7 @@ impl Script {
             next,
             log: BTreeMap::from([(Offset(0), recovered.clone())]),
             files: BTreeMap::from([(Offset(0), recovered)]),
-            allocated: BTreeMap::new(),
+            writable: BTreeMap::new(),
             out: BTreeMap::new(),
             submitted: BTreeMap::new(),
             numbers: 0,
@@ -117,9 +120,9 @@ impl Script {
 
     /// Submits what may be written; nothing of it touches the blocks of another write.
     fn plan(&mut self) -> Vec<u32> {
-        let allocated = &self.allocated;
+        let writable = &self.writable;
         let mut plans = Vec::new();
-        self.appender.plan_writes(&mut self.arena, |base| allocated.get(&base).copied(), &mut plans);
+        self.appender.plan_writes(&mut self.arena, |base| writable.get(&base).copied(), &mut plans);
         let first = self.numbers + 1;
         for plan in plans {
             let end = |plan: &WritePlan| plan.at.0 + u64::from(plan.block.len());
@@ -220,9 +223,10 @@ impl goldenscript::Runner for Script {
                 writeln!(out, "offset {} at {}+{}", batch.base, batch.segment, batch.at)?;
             }
             Command::Roll => self.roll(),
-            Command::Allocate { bytes, segment } => {
+            Command::Allocate { bytes, segment, unwritten } => {
                 let segment = segment.map_or(self.appender.active_base(), Offset);
-                self.allocated.insert(segment, FilePos(bytes));
+                let unwritten_to = FilePos(unwritten.unwrap_or(0));
+                self.writable.insert(segment, Writable { to: FilePos(bytes), unwritten_to });
             }
             Command::Plan => {
                 let numbers = self.plan();
@@ -268,6 +272,11 @@ fn run(script: &str, mut appender: Script) {
 #[test]
 fn what_comes_while_a_write_is_out_gathers_for_the_next_one() {
     run("gathering", Script::new(0, TailWrites::Shared));
+}
+
+#[test]
+fn a_write_does_not_span_what_was_written_before_and_unwritten_extents() {
+    run("unwritten_extents", Script::new(0, TailWrites::Shared));
 }
 
 #[test]
@@ -343,10 +352,12 @@ proptest! {
     fn bytes_below_stable_are_in_the_files(
         end in 0u64..10_000,
         copied in any::<bool>(),
+        unwritten_to in prop_oneof![Just(0), Just(1 << 30), 0..4u64 << 20],
         steps in proptest::collection::vec(random(), 1..80),
     ) {
         let mut script = Script::new(end, if copied { TailWrites::Copied } else { TailWrites::Shared });
         let mut flushing = false;
+        let writable = Writable { to: FilePos(1 << 30), unwritten_to: FilePos(unwritten_to) };
         for step in steps {
             match step {
                 Random::Append(bytes) if script.appender.unstable_bytes() < 6 << 20 => drop(script.append(bytes)),
@@ -354,7 +365,7 @@ proptest! {
                 Random::Roll if script.next > script.appender.active_base() => script.roll(),
                 Random::Roll => {}
                 Random::Plan => {
-                    script.allocated.insert(script.appender.active_base(), FilePos(1 << 30));
+                    script.writable.insert(script.appender.active_base(), writable);
                     script.plan();
                 }
                 Random::Written(which, durable) => {
@@ -383,7 +394,7 @@ proptest! {
         // In the end everything can be made stable.
         while !script.appender.is_quiet() {
             for base in script.log.keys() {
-                script.allocated.insert(*base, FilePos(1 << 30));
+                script.writable.insert(*base, writable);
             }
             script.plan();
             for number in script.out.keys().copied().collect::<Vec<_>>() {

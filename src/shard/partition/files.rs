@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use super::{Partition, RolledIndexes};
 use crate::ids::{FileId, FilePos, MonoMicros, Now, Offset};
+use crate::log::appender::Writable;
 use crate::log::index::SegmentIndex;
 use crate::log::segment::{self, AppendRate, FileFill, GrowthRules, Incoming, MeanWrite, Segment, UnwrittenExtents};
 use crate::shard::action::Extents;
@@ -99,9 +100,9 @@ impl SegmentFiles {
     }
 
     /// How far the segment at `base` may be written; `None` while its file is not open.
-    pub fn allocated(&self, base: Offset) -> Option<FilePos> {
+    pub fn writable(&self, base: Offset) -> Option<Writable> {
         match self.at(base)?.state {
-            FileState::Open { allocated, .. } => Some(allocated),
+            FileState::Open { allocated, unwritten_to, .. } => Some(Writable { to: allocated, unwritten_to }),
             _ => None,
         }
     }

@@ -145,7 +145,7 @@ impl Partition {
             return;
         }
         let (files, before) = (&self.files, out.len());
-        self.appender.plan_writes(arena, |base| files.allocated(base), out);
+        self.appender.plan_writes(arena, |base| files.writable(base), out);
         out[before..].iter().for_each(|plan| self.files.note_write(u64::from(plan.block.len())));
     }
 
