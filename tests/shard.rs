@@ -201,7 +201,8 @@ impl World {
         world.event(Event::Mail { from: Peer::Control, message: Message::Host(hosts) });
         world.event(Event::Mail { from: Peer::Control, message: Message::View(Arc::new(view(partitions))) });
         for conn in CONNS {
-            world.event(Event::Accepted { conn, peer: "127.0.0.1:5000".parse().expect("an address"), crowd: None });
+            let peer = "127.0.0.1:5000".parse().expect("an address");
+            world.event(Event::Accepted { conn, peer, crowd: None, from_address: Some(1) });
         }
         world
     }
@@ -485,12 +486,30 @@ fn batch(value: &[u8]) -> Vec<u8> {
 fn a_new_connection_goes_to_a_core_that_has_at_least_two_fewer() {
     let mut world = World::new();
     let (conn, peer) = (ConnId { slot: 7, turn: 0 }, "127.0.0.1:5001".parse().expect("an address"));
-    let accepted = |here, least| Event::Accepted { conn, peer, crowd: Some(Crowd { here, least, at: CoreId(1) }) };
+    let accepted = |here, least| {
+        let crowd = Some(Crowd { here, least, at: CoreId(1) });
+        Event::Accepted { conn, peer, crowd, from_address: Some(10) }
+    };
     let mut out = Actions::new();
     world.shard.handle(world.now, accepted(5, 3), &mut out);
     assert!(matches!(out[..], [Action::HandOver { conn: given, to: CoreId(1) }] if given == conn), "{out:?}");
     out.clear();
     world.shard.handle(world.now, accepted(5, 4), &mut out);
+    assert!(matches!(out[..], [Action::Recv { conn: kept, .. }] if kept == conn), "{out:?}");
+}
+
+/// Whichever cores its connections are at. One that comes from another core was looked at there.
+#[test]
+fn an_address_has_one_limit_for_the_whole_broker() {
+    let mut world = World::new();
+    let (conn, peer) = (ConnId { slot: 7, turn: 0 }, "127.0.0.1:5001".parse().expect("an address"));
+    let crowd = Some(Crowd { here: 5, least: 0, at: CoreId(1) });
+    let mut out = Actions::new();
+    world.shard.handle(world.now, Event::Accepted { conn, peer, crowd, from_address: Some(11) }, &mut out);
+    assert!(matches!(out[..], [Action::Close { conn: refused, .. }] if refused == conn), "{out:?}");
+    world.event(Event::Closed { conn });
+    out.clear();
+    world.shard.handle(world.now, Event::Accepted { conn, peer, crowd: None, from_address: None }, &mut out);
     assert!(matches!(out[..], [Action::Recv { conn: kept, .. }] if kept == conn), "{out:?}");
 }
 

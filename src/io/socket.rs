@@ -43,6 +43,13 @@ pub struct Net {
     spare: Vec<Outgoing>,
 }
 
+/// A connection on its way from one core to another.
+#[derive(Debug)]
+pub struct Handed {
+    fd: OwnedFd,
+    peer: SocketAddr,
+}
+
 struct Slot {
     turn: u32,
     conn: Option<Conn>,
@@ -50,6 +57,7 @@ struct Slot {
 
 struct Conn {
     fd: OwnedFd,
+    peer: SocketAddr,
     recv: Receiving,
     send: Option<Outgoing>,
     closing: bool,
@@ -125,9 +133,11 @@ impl Net {
             Ok(fd) => {
                 // SAFETY: the result of an accept of ours, which nobody else has seen.
                 let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
-                self.crowds.came(io.core);
+                // One whose peer has left already has no address.
+                let Some(peer) = peer_of(fd.as_fd()) else { return };
+                let from_address = self.crowds.came(io.core, peer.ip());
                 let crowd = self.crowds.seen_from(io.core);
-                self.take(io, fd, crowd);
+                self.take(io, Handed { fd, peer }, crowd, Some(from_address));
             }
             Err(Errno(libc::EMFILE | libc::ENFILE | libc::ENOMEM | libc::ENOBUFS)) => {
                 self.accept_again = Some(io.now.plus_millis(ACCEPT_PAUSE_MS));
@@ -138,26 +148,24 @@ impl Net {
     }
 
     /// Takes a connection that another core has handed over; it arrives as `Accepted`.
-    pub fn adopt(&mut self, io: &mut Io, fd: OwnedFd) {
-        self.take(io, fd, None);
+    pub fn adopt(&mut self, io: &mut Io, handed: Handed) {
+        self.take(io, handed, None, None);
     }
 
-    /// Takes a counted socket into the table. Without room, or when the peer has left already, it is closed.
-    fn take(&mut self, io: &mut Io, fd: OwnedFd, crowd: Option<Crowd>) {
-        let peer = peer_of(fd.as_fd());
-        let Some((slot, peer)) = peer.and_then(|peer| Some((self.free_slot()?, peer))) else {
-            return self.crowds.went(io.core);
-        };
+    /// Takes a counted socket into the table. Without room it is closed.
+    fn take(&mut self, io: &mut Io, handed: Handed, crowd: Option<Crowd>, from_address: Option<u32>) {
+        let Handed { fd, peer } = handed;
+        let Some(slot) = self.free_slot() else { return self.crowds.went(io.core, peer.ip()) };
         let entry = &mut self.slots[slot as usize];
-        entry.conn = Some(Conn { fd, recv: Receiving::No, send: None, closing: false });
-        io.events.push(Event::Accepted { conn: ConnId { slot, turn: entry.turn }, peer, crowd });
+        entry.conn = Some(Conn { fd, peer, recv: Receiving::No, send: None, closing: false });
+        io.events.push(Event::Accepted { conn: ConnId { slot, turn: entry.turn }, peer, crowd, from_address });
     }
 
     /// Gives a connection without operations away to core `to`; its slot is free at once.
     ///
     /// # Panics
     /// When an operation is in flight.
-    pub fn release(&mut self, io: &Io, conn: ConnId, to: CoreId) -> OwnedFd {
+    pub fn release(&mut self, io: &Io, conn: ConnId, to: CoreId) -> Handed {
         assert!(self.conn(conn).is_idle(), "{conn:?} handed over with an operation in flight");
         self.crowds.moved(io.core, to);
         self.vacate(conn.slot)
@@ -324,8 +332,9 @@ impl Net {
     fn close_when_idle(&mut self, io: &mut Io, slot: u32) {
         let turn = self.slots[slot as usize].turn;
         if self.slots[slot as usize].conn.as_ref().is_some_and(|open| open.closing && open.is_idle()) {
-            drop(self.vacate(slot));
-            self.crowds.went(io.core);
+            let Handed { fd, peer } = self.vacate(slot);
+            drop(fd);
+            self.crowds.went(io.core, peer.ip());
             io.events.push(Event::Closed { conn: ConnId { slot, turn } });
         }
     }
@@ -344,11 +353,12 @@ impl Net {
         })
     }
 
-    fn vacate(&mut self, slot: u32) -> OwnedFd {
+    fn vacate(&mut self, slot: u32) -> Handed {
         let entry = &mut self.slots[slot as usize];
         entry.turn += 1;
         self.free.push(slot);
-        entry.conn.take().expect("an open connection").fd
+        let Conn { fd, peer, .. } = entry.conn.take().expect("an open connection");
+        Handed { fd, peer }
     }
 
     fn conn(&mut self, conn: ConnId) -> &mut Conn {

@@ -9,7 +9,6 @@
 //! other, so no letter lies unseen beside a sleeper.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering, fence};
 
@@ -18,6 +17,7 @@ use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use crate::fatal::Reason;
 use crate::ids::CoreId;
 use crate::io::bell::Bell;
+use crate::io::socket::Handed;
 use crate::shard::message::{Message, Peer};
 
 /// What the queues carry.
@@ -26,7 +26,7 @@ pub enum Letter {
     /// A message of the decisions on the other side.
     Message(Message),
     /// A connection that another core hands over.
-    Socket(OwnedFd),
+    Socket(Handed),
 }
 
 /// The mail of one thread.

@@ -25,7 +25,7 @@ pub struct ShardConfig {
     pub tail_writes: Vec<TailWrites>,
     /// Connections this core takes (its share of `max.connections`).
     pub connections_max: u32,
-    /// Connections this core takes from one address.
+    /// Connections the whole broker takes from one address.
     pub connections_per_address_max: u32,
     /// `connections.max.idle.ms`.
     pub connection_idle_ms_max: u64,

@@ -9,8 +9,8 @@
 //!
 //! This file holds the state and its transitions; `shard/intake.rs` and `shard/mod.rs` act on them.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use crate::arena::Lease;
 use crate::ids::{ConnId, MonoMicros, Ticket};
@@ -217,48 +217,30 @@ impl Connection {
     }
 }
 
-/// Why a connection is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// `max.connections`.
-    Total,
-    /// `max.connections.per.ip`.
-    PerAddress,
-}
-
 /// All connections of a core.
 #[derive(Debug)]
 pub struct Connections {
     slots: Vec<Option<Connection>>,
-    per_address: BTreeMap<IpAddr, u32>,
     count: u32,
     count_max: u32,
-    per_address_max: u32,
 }
 
 impl Connections {
-    /// None yet; the limits are this core's share.
-    pub fn new(count_max: u32, per_address_max: u32) -> Connections {
-        Connections { slots: Vec::new(), per_address: BTreeMap::new(), count: 0, count_max, per_address_max }
+    /// None yet; the limit is this core's share.
+    pub fn new(count_max: u32) -> Connections {
+        Connections { slots: Vec::new(), count: 0, count_max }
     }
 
-    /// Takes a connection, or says which limit refuses it. A refused one is in the table, closing.
-    pub fn accept(&mut self, id: ConnId, peer: SocketAddr, now: MonoMicros) -> Result<(), Refusal> {
+    /// Takes a connection into the table. Returns whether the limit allows it; one that it does not allow is to be closed.
+    pub fn accept(&mut self, id: ConnId, peer: SocketAddr, now: MonoMicros) -> bool {
         let slot = id.slot as usize;
         if self.slots.len() <= slot {
             self.slots.resize_with(slot + 1, || None);
         }
         assert!(self.slots[slot].is_none(), "connection slot {slot} is in use");
-        let of_address = self.per_address.entry(peer.ip()).or_default();
-        *of_address += 1;
         self.count += 1;
-        let refusal = match (self.count_max < self.count, self.per_address_max < *of_address) {
-            (true, _) => Err(Refusal::Total),
-            (_, true) => Err(Refusal::PerAddress),
-            _ => Ok(()),
-        };
         self.slots[slot] = Some(Connection::new(id, peer, now));
-        refusal
+        self.count <= self.count_max
     }
 
     /// The connection, unless it has ended.
@@ -271,11 +253,6 @@ impl Connections {
         let conn = self.slots[id.slot as usize].take().expect("a connection ends once");
         assert_eq!(conn.id, id, "the end of another connection");
         self.count -= 1;
-        let of_address = self.per_address.get_mut(&conn.peer.ip()).expect("counted at its start");
-        *of_address -= 1;
-        if *of_address == 0 {
-            self.per_address.remove(&conn.peer.ip());
-        }
     }
 
     /// How many there are.

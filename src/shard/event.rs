@@ -21,6 +21,9 @@ pub enum Event {
         peer: SocketAddr,
         /// How full the cores are; `None` when another core handed it over, or there is no other.
         crowd: Option<Crowd>,
+        /// Connections of its address to the whole broker, this one included; `None` when another core handed it over,
+        /// which looked at that.
+        from_address: Option<u32>,
     },
     /// Bytes arrived for the one `Recv` that was outstanding on this connection.
     Received {

@@ -35,18 +35,23 @@ impl Shard {
     pub(super) fn on_accepted(
         &mut self,
         now: Now,
-        conn: ConnId,
-        peer: SocketAddr,
+        (conn, peer): (ConnId, SocketAddr),
         crowd: Option<Crowd>,
+        from_address: Option<u32>,
         out: &mut Actions,
     ) {
-        if let Some(crowd) = crowd.filter(Crowd::is_uneven) {
+        let crowded = from_address.is_some_and(|count| self.config.connections_per_address_max < count);
+        if let Some(crowd) = crowd.filter(Crowd::is_uneven).filter(|_| !crowded) {
             self.metrics.count.connections_handed_over += 1;
             return out.push(Action::HandOver { conn, to: crowd.at });
         }
         self.metrics.count.connections_accepted += 1;
-        if let Err(refusal) = self.connections.accept(conn, peer, now.mono) {
-            tracing::warn!(%peer, ?refusal, "connection refused: too many");
+        let taken = self.connections.accept(conn, peer, now.mono);
+        if crowded || !taken {
+            let setting = if crowded { "max.connections.per.ip" } else { "max.connections" };
+            if self.pressure.may_log(now.mono) {
+                tracing::warn!(%peer, setting, "connection refused: too many");
+            }
             self.metrics.count.connections_refused += 1;
             return self.close(conn, Linger::Reset, out);
         }

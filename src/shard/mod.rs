@@ -120,7 +120,7 @@ impl Shard {
         let arena = Arena::new(config.arena, memory.clone());
         let mut shard = Shard {
             view: Arc::new(ClusterView::default()),
-            connections: Connections::new(config.connections_max, config.connections_per_address_max),
+            connections: Connections::new(config.connections_max),
             intake: IntakeState::default(),
             requests: Requests::default(),
             buffers: Buffers::default(),
@@ -155,7 +155,9 @@ impl Shard {
     pub fn handle(&mut self, now: Now, event: Event, out: &mut Actions) {
         self.metrics.set_now(now.mono);
         match event {
-            Event::Accepted { conn, peer, crowd } => self.on_accepted(now, conn, peer, crowd, out),
+            Event::Accepted { conn, peer, crowd, from_address } => {
+                self.on_accepted(now, (conn, peer), crowd, from_address, out);
+            }
             Event::Received { conn, bytes } => self.on_received(now, conn, bytes, out),
             Event::Hangup { conn, window, error } => self.on_hangup(conn, window, error, out),
             Event::Sent { conn, parts, result } => self.on_sent(now, conn, parts, result, out),

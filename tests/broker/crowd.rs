@@ -72,7 +72,8 @@ fn a_thousand_idle_and_five_hundred_busy_connections_are_served_side_by_side() {
 #[test]
 fn one_address_gets_no_more_connections_than_it_may_have() {
     let root = scratch();
-    let broker = Broker::start(&root.path().join("data"), &["--cores", "1", "--set", "max.connections.per.ip=20"]);
+    // The limit is the broker's, at whichever of its cores the connections are.
+    let broker = Broker::start(&root.path().join("data"), &["--cores", "2", "--set", "max.connections.per.ip=20"]);
     let mut clients: Vec<Client> = Vec::new();
     eventually("the limit is met", || match Client::connect(&broker.kafka) {
         Ok(client) => {
@@ -83,6 +84,9 @@ fn one_address_gets_no_more_connections_than_it_may_have() {
         Err(_) => true,
     });
     assert_eq!(clients.len(), 20);
+    let log = broker.log();
+    let line = log.lines().find(|line| line.contains("max.connections.per.ip")).expect("a line names the setting");
+    assert!(line.contains("127.0.0.1"), "{line}");
     drop(clients);
     eventually("there is room again", || Client::connect(&broker.kafka).is_ok());
 }

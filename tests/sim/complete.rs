@@ -21,7 +21,7 @@ impl World<'_> {
         Some(match due {
             Due::Accepted { conn } => {
                 let peer = "127.0.0.1:5000".parse().expect("an address");
-                Event::Accepted { conn, peer, crowd: None }
+                Event::Accepted { conn, peer, crowd: None, from_address: None }
             }
             Due::Receive { conn } => return self.receive(core, conn),
             Due::Sent { conn, parts, files, before } => self.sent(core, conn, parts, files, before),
