@@ -29,12 +29,14 @@ use pinion::shard::Shard;
 use pinion::shard::action::{Action, Actions, FileJob, FileKind, Part, PartitionDir, RecvInto};
 use pinion::shard::config::ShardConfig;
 use pinion::shard::event::{Crowd, Event, FileDone, Received};
-use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query};
+use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query, Route};
 
 #[path = "shard/found.rs"]
 mod found;
 #[path = "shard/index_rebuild.rs"]
 mod index_rebuild;
+#[path = "shard/offline.rs"]
+mod offline;
 #[path = "shard/stable_writes.rs"]
 mod stable_writes;
 
@@ -144,7 +146,7 @@ fn view(partitions: i32) -> ClusterView {
     ClusterView {
         node: replica,
         image: Arc::new(image),
-        routes: BTreeMap::from([(TOPIC, Arc::from(vec![Some(CoreId(0)); partitions as usize]))]),
+        routes: BTreeMap::from([(TOPIC, Arc::from(vec![Route::Core(CoreId(0)); partitions as usize]))]),
         dirs: Arc::from([DirView { path: "d".into(), online: true, total_bytes: -1, usable_bytes: -1 }]),
     }
 }

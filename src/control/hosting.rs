@@ -16,7 +16,7 @@ use crate::ids::{BrokerId, CoreId, DirId, Errno, MonoMicros, PartitionId, Partit
 use crate::limits::PARTITIONS_PER_MESSAGE_MAX;
 use crate::log::recovery::RecoveredLog;
 use crate::shard::action::PartitionDir;
-use crate::shard::message::{HostPartition, Message, Peer};
+use crate::shard::message::{HostPartition, Message, Peer, Route};
 
 /// The partitions of this broker.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Hosting {
     partitions: BTreeMap<PartitionId, Local>,
     /// Partitions of each topic that are on their way into service or out of it.
     unsettled: BTreeMap<TopicId, usize>,
-    routes: BTreeMap<TopicId, Arc<[Option<CoreId>]>>,
+    routes: BTreeMap<TopicId, Arc<[Route]>>,
     stale_routes: BTreeSet<TopicId>,
     /// Directories that are being renamed: their names are not free yet.
     leaving: BTreeSet<PartitionDir>,
@@ -260,8 +260,8 @@ impl Hosting {
         !self.stale_routes.is_empty()
     }
 
-    /// For each topic with partitions here: the core of each partition that is served.
-    pub fn routes(&self) -> &BTreeMap<TopicId, Arc<[Option<CoreId>]>> {
+    /// For each topic with partitions here: where each partition is served.
+    pub fn routes(&self) -> &BTreeMap<TopicId, Arc<[Route]>> {
         &self.routes
     }
 
@@ -529,7 +529,7 @@ impl Hosting {
         let local = self.partitions.get_mut(&id).expect("only a known partition changes its state");
         let before = std::mem::replace(&mut local.state, state);
         self.count_unsettled(id.topic, before.is_unsettled().into(), state.is_unsettled().into());
-        if [before, state].contains(&State::Served) {
+        if before == State::Served || matches!(state, State::Served | State::Failed) {
             self.stale_routes.insert(id.topic);
         }
     }
@@ -545,10 +545,14 @@ impl Hosting {
         }
     }
 
-    fn topic_routes(&self, topic: &TopicImage) -> Arc<[Option<CoreId>]> {
-        let mut routes = vec![None; topic.partitions.len()];
-        for (id, local) in self.of_topic(topic.id).filter(|(_, local)| local.state == State::Served) {
-            routes[id.index.0 as usize] = Some(local.core);
+    fn topic_routes(&self, topic: &TopicImage) -> Arc<[Route]> {
+        let mut routes = vec![Route::Nowhere; topic.partitions.len()];
+        for (id, local) in self.of_topic(topic.id) {
+            routes[id.index.0 as usize] = match local.state {
+                State::Served => Route::Core(local.core),
+                State::Failed => Route::Offline,
+                _ => Route::Nowhere,
+            };
         }
         routes.into()
     }

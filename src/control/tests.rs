@@ -16,6 +16,7 @@ use super::*;
 use crate::ids::{PartitionId, PartitionIndex, Ticket, TopicId, WallMillis};
 use crate::log::recovery::RecoveredLog;
 use crate::shard::action::PartitionDir;
+use crate::shard::message::Route;
 
 type Failure = Box<dyn Error>;
 
@@ -573,8 +574,12 @@ fn show_view(view: &ClusterView) -> String {
         .values()
         .map(|topic| {
             let routes = view.routes.get(&topic.id).map_or(&[][..], |routes| &routes[..]);
-            let routes: Vec<String> =
-                routes.iter().map(|core| core.map_or("-".into(), |core| core.to_string())).collect();
+            let show = |route: &Route| match route {
+                Route::Core(core) => core.to_string(),
+                Route::Nowhere => "-".to_owned(),
+                Route::Offline => "offline".to_owned(),
+            };
+            let routes: Vec<String> = routes.iter().map(show).collect();
             format!("{}[{}]", topic.name, shorten(&routes))
         })
         .collect();

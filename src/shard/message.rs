@@ -346,11 +346,21 @@ pub struct ClusterView {
     pub node: BrokerId,
     /// The committed metadata.
     pub image: Arc<Image>,
-    /// For each topic hosted here: the core of each partition, `None` while it is not served yet (recovering, or its
-    /// directory failed).
-    pub routes: BTreeMap<TopicId, Arc<[Option<CoreId>]>>,
+    /// For each topic hosted here: where each partition is served.
+    pub routes: BTreeMap<TopicId, Arc<[Route]>>,
     /// The data directories, by `DirId`, with whether each still works and how large it is.
     pub dirs: Arc<[DirView]>,
+}
+
+/// Where on this broker a partition is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// By this core.
+    Core(CoreId),
+    /// Nowhere yet, or not here at all: clients are to look again.
+    Nowhere,
+    /// Nowhere until a restart: its data directory has failed.
+    Offline,
 }
 
 /// One data directory as clients may see it.

@@ -197,7 +197,7 @@ fn described<'a>(view: &ClusterView, topic: &'a TopicImage) -> metadata::Metadat
             leader_epoch: partition.leader_epoch,
             replica_nodes: partition.replicas.clone(),
             isr_nodes: partition.isr.clone(),
-            offline_replicas: offline(view, partition),
+            offline_replicas: offline(view, topic.id, index, partition),
         }
     });
     metadata::MetadataResponseTopic {
@@ -217,9 +217,12 @@ fn leader(view: &ClusterView, topic: TopicId, index: i32, partition: &PartitionI
     if served && known { (ErrorCode::NONE, partition.leader) } else { (ErrorCode::LEADER_NOT_AVAILABLE, BrokerId(-1)) }
 }
 
-fn offline(view: &ClusterView, partition: &PartitionImage) -> Vec<BrokerId> {
+/// Replicas on brokers that are not there, and the one here when its data directory has failed.
+fn offline(view: &ClusterView, topic: TopicId, index: i32, partition: &PartitionImage) -> Vec<BrokerId> {
+    let failed_here = view.is_offline(PartitionId { topic, index: PartitionIndex(index) });
     let alive = |id: &BrokerId| view.image.brokers.get(id).is_some_and(|broker| !broker.fenced);
-    partition.replicas.iter().filter(|id| !alive(id)).copied().collect()
+    let serves = |id: &&BrokerId| alive(id) && !(failed_here && **id == view.node);
+    partition.replicas.iter().filter(|id| !serves(id)).copied().collect()
 }
 
 /// 1 to 249 characters of `[a-zA-Z0-9._-]`, and neither "." nor "..".
@@ -294,6 +297,6 @@ fn described_partition(
         isr_nodes: partition.isr.clone(),
         eligible_leader_replicas: Some(Vec::new()),
         last_known_elr: Some(Vec::new()),
-        offline_replicas: offline(view, partition),
+        offline_replicas: offline(view, topic.id, index, partition),
     }
 }

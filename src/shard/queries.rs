@@ -11,7 +11,7 @@ use crate::kafka::schema::{
 use crate::shard::Shard;
 use crate::shard::action::{Action, Actions};
 use crate::shard::dispatch::{Reply, Request};
-use crate::shard::message::{ClusterView, Message, Origin, Peer, Query, QueryAnswer};
+use crate::shard::message::{ClusterView, Message, Origin, Peer, Query, QueryAnswer, Route};
 use crate::shard::requests::{InService, Kind};
 
 /// A request that waits for the answers of partitions.
@@ -341,8 +341,8 @@ fn check_timestamp(timestamp: i64, version: i16, again: bool) -> Result<(), Erro
 
 /// Every partition that this broker serves.
 fn hosted(view: &ClusterView) -> Vec<(String, Vec<PartitionIndex>)> {
-    let served = |cores: &[Option<crate::ids::CoreId>]| {
-        let indexes = (0..).zip(cores).filter(|(_, core)| core.is_some());
+    let served = |routes: &[Route]| {
+        let indexes = (0..).zip(routes).filter(|(_, route)| matches!(route, Route::Core(_)));
         indexes.map(|(index, _)| PartitionIndex(index)).collect()
     };
     let names = view.routes.iter().filter_map(|(id, cores)| Some((view.image.names.get(id)?, cores)));

@@ -3,7 +3,7 @@
 use crate::control::image::TopicImage;
 use crate::ids::{CoreId, PartitionId, TopicId};
 use crate::kafka::error_code::ErrorCode;
-use crate::shard::message::ClusterView;
+use crate::shard::message::{ClusterView, Route};
 
 impl ClusterView {
     /// The topic that a request names, by id if it gives one, else by name.
@@ -20,16 +20,29 @@ impl ClusterView {
 
     /// The core of this broker that serves a partition.
     pub fn route(&self, partition: PartitionId) -> Result<CoreId, ErrorCode> {
-        let index = usize::try_from(partition.index.0).map_err(|_| ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        let core = self.routes.get(&partition.topic).and_then(|cores| cores.get(index));
-        core.copied().flatten().ok_or_else(|| self.not_hosted(partition))
+        match self.place_of(partition) {
+            Route::Core(core) => Ok(core),
+            Route::Nowhere | Route::Offline => Err(self.not_hosted(partition)),
+        }
     }
 
-    /// What a client is told of a partition that is not served here: that it does not exist, or to look again.
+    /// Whether a partition of this broker lies in a data directory that has failed.
+    pub fn is_offline(&self, partition: PartitionId) -> bool {
+        self.place_of(partition) == Route::Offline
+    }
+
+    /// What a client is told of a partition that is not served here: that it does not exist, that its storage has
+    /// failed, or to look again.
     pub fn not_hosted(&self, partition: PartitionId) -> ErrorCode {
         match self.image.partition(partition) {
+            Some(_) if self.is_offline(partition) => ErrorCode::KAFKA_STORAGE_ERROR,
             Some(_) => ErrorCode::NOT_LEADER_OR_FOLLOWER,
             None => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         }
+    }
+
+    fn place_of(&self, partition: PartitionId) -> Route {
+        let routes = self.routes.get(&partition.topic).zip(usize::try_from(partition.index.0).ok());
+        routes.and_then(|(routes, index)| routes.get(index)).copied().unwrap_or(Route::Nowhere)
     }
 }

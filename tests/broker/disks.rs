@@ -149,11 +149,6 @@ impl TwoDirs {
     }
 }
 
-/// A partition whose directory has failed is refused, at first as one whose storage failed.
-fn is_refused(error: ErrorCode) -> bool {
-    [ErrorCode::KAFKA_STORAGE_ERROR, ErrorCode::NOT_LEADER_OR_FOLLOWER].contains(&error)
-}
-
 /// Everything that does not need the failed directory works.
 fn check_that_others_are_served(broker: &mut Broker, on_first: &Topic, acked: &mut Acked) {
     let mut client = requests::connect(&broker.kafka);
@@ -179,7 +174,7 @@ fn a_lost_data_directory_takes_only_its_own_partitions_down() {
         assert_eq!(second_acked.produce(&mut client, &on_second), ErrorCode::NONE);
     }
     disk.lose();
-    assert!(is_refused(second_acked.produce_until_refused(&mut client, &on_second)));
+    assert_eq!(second_acked.produce_until_refused(&mut client, &on_second), ErrorCode::KAFKA_STORAGE_ERROR);
     check_that_others_are_served(&mut broker, &on_first, &mut first_acked);
     assert!(broker.log().contains("data directory has failed"), "{}", broker.log());
     topic(&broker, &["delete", "b"]);
@@ -209,7 +204,7 @@ fn a_start_with_a_missing_directory_serves_the_others_and_finds_its_partitions_a
     std::fs::write(&second, "no directory").expect("written");
     let mut broker = Broker::start(&first, &two_dirs_arguments(&second));
     let mut client = requests::connect(&broker.kafka);
-    assert!(is_refused(Acked::default().produce(&mut client, &on_second)));
+    assert_eq!(Acked::default().produce(&mut client, &on_second), ErrorCode::KAFKA_STORAGE_ERROR);
     check_that_others_are_served(&mut broker, &on_first, &mut first_acked);
     broker.kill();
     std::fs::remove_file(&second).expect("removed");
@@ -233,14 +228,14 @@ fn a_disk_that_hangs_is_given_up_and_the_others_are_served() {
     }
     disk.freeze();
     // The write that hangs is answered when the directory is given up.
-    assert!(is_refused(second_acked.produce(&mut client, &on_second)));
+    assert_eq!(second_acked.produce(&mut client, &on_second), ErrorCode::KAFKA_STORAGE_ERROR);
     assert!(broker.log().contains("disk.stall.timeout.ms"), "{}", broker.log());
     check_that_others_are_served(&mut broker, &on_first, &mut first_acked);
-    assert!(is_refused(second_acked.produce(&mut client, &on_second)), "it stays down");
+    assert_eq!(second_acked.produce(&mut client, &on_second), ErrorCode::KAFKA_STORAGE_ERROR, "it stays down");
     // What hung comes back late, and changes nothing.
     disk.thaw();
     check_that_others_are_served(&mut broker, &on_first, &mut first_acked);
-    assert!(is_refused(second_acked.produce(&mut client, &on_second)), "until a restart");
+    assert_eq!(second_acked.produce(&mut client, &on_second), ErrorCode::KAFKA_STORAGE_ERROR, "until a restart");
     assert_eq!(broker.terminate().0.code(), Some(NOT_CLEAN), "{}", broker.log());
     let broker = Broker::start(&first, &two_dirs_arguments(&second));
     second_acked.check(&broker.kafka, &on_second, 0);
@@ -255,7 +250,7 @@ fn a_stop_does_not_wait_for_a_disk_that_hangs() {
     let TwoDirs { mut broker, on_second, .. } = TwoDirs::start(&first, &disk);
     let mut client = requests::connect(&broker.kafka);
     disk.freeze();
-    assert!(is_refused(Acked::default().produce(&mut client, &on_second)));
+    assert_eq!(Acked::default().produce(&mut client, &on_second), ErrorCode::KAFKA_STORAGE_ERROR);
     broker.ask_to_end();
     // Nothing can end a process whose write hangs in the kernel; what can be seen is that it wants to.
     eventually("the broker wants to end", || broker.log().contains("stopped, but a data directory had failed"));

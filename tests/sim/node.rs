@@ -12,7 +12,7 @@ use pinion::log::topic_config::TopicDefaults;
 use pinion::shard::Shard;
 use pinion::shard::action::{Actions, PartitionDir};
 use pinion::shard::config::ShardConfig;
-use pinion::shard::message::{ClusterView, DirView, HostPartition};
+use pinion::shard::message::{ClusterView, DirView, HostPartition, Route};
 
 use crate::checks::Watermarks;
 use crate::disk::Disk;
@@ -167,7 +167,7 @@ pub fn view(plan: &Plan, epoch: i32) -> ClusterView {
         names: BTreeMap::from([(TOPIC, "t".into())]),
         ..Image::default()
     };
-    let routes = (0..plan.partitions).map(|partition| Some(CoreId(core_of(plan, partition) as u16)));
+    let routes = (0..plan.partitions).map(|partition| Route::Core(CoreId(core_of(plan, partition) as u16)));
     let dir = |dir| DirView { path: format!("d{dir}"), online: true, total_bytes: -1, usable_bytes: -1 };
     ClusterView {
         node: NODE,
