@@ -29,7 +29,7 @@ use pinion::shard::Shard;
 use pinion::shard::action::{Action, Actions, FileJob, FileKind, Part, PartitionDir, RecvInto};
 use pinion::shard::config::ShardConfig;
 use pinion::shard::event::{Crowd, Event, FileDone, Received};
-use pinion::shard::message::{ClusterView, DirView, HostPartition, Message, Origin, Peer, Query, Route};
+use pinion::shard::message::{ClusterView, DirView, FetchAsk, HostPartition, Message, Origin, Peer, Query, Route};
 
 #[path = "shard/found.rs"]
 mod found;
@@ -716,6 +716,60 @@ fn files_that_retention_takes_stay_open_as_long_as_they_are_not_removed() {
     world.wait(TopicConfig::default().file_delete_delay_ms);
     assert_eq!(closed(&world), 20);
     assert!(world.jobs.contains(&"Remove".to_owned()));
+}
+
+/// A slow reader's connection was reset when its answer waited longer than `file.delete.delay.ms`.
+#[test]
+fn a_file_stays_open_until_the_last_answer_that_names_it_has_left() {
+    let closed = |world: &World| world.jobs.iter().filter(|job| *job == "Close").count();
+    for deleted in [true, false] {
+        let mut world = many_segments();
+        world.hold = Some(|action| matches!(action, Action::Send { .. }));
+        assert_eq!(world.fetch(0, 0), None);
+        let [Action::Send { parts, .. }] = &world.held[..] else { panic!("an answer is out: {:?}", world.held) };
+        assert!(parts.iter().any(|part| matches!(part, Part::File(_))), "it names a file");
+        match deleted {
+            true => world.drop_topic(),
+            false => world.delete_records(20),
+        }
+        world.wait(TopicConfig::default().file_delete_delay_ms);
+        assert_eq!(world.has_dropped(), deleted, "the names are free");
+        let others = closed(&world);
+        assert!(others > 0);
+        world.release();
+        let (error, _, records) = world.fetched().expect("an answer");
+        assert_eq!((error, records.len() > 900_000), (ErrorCode::NONE, true));
+        assert_eq!(closed(&world), others + 1);
+    }
+}
+
+#[test]
+fn a_file_stays_open_until_the_core_that_sends_from_it_gives_it_back() {
+    let mut world = many_segments();
+    let ask = FetchAsk {
+        origin: Origin { core: CoreId(1), ticket: Ticket(1), slot: 0 },
+        partition: PARTITION,
+        fetch_offset: Offset(0),
+        bytes_max: 1 << 20,
+        whole_first: true,
+        current_leader_epoch: LeaderEpoch(-1),
+        last_fetched_epoch: LeaderEpoch(-1),
+        watch_below: 0,
+    };
+    world.event(Event::Mail { from: Peer::Core(CoreId(1)), message: Message::Fetch(ask) });
+    let files = world.mail.iter().find_map(|mail| match mail {
+        Message::Fetched { outcome, .. } => match outcome.records[..] {
+            [Part::File(range)] => Some(range.file),
+            _ => None,
+        },
+        _ => None,
+    });
+    let file = files.expect("an answer that names a file");
+    world.delete_records(20);
+    world.wait(TopicConfig::default().file_delete_delay_ms);
+    assert!(world.files.contains_key(&file));
+    world.event(Event::Mail { from: Peer::Core(CoreId(1)), message: Message::ReturnFile(file) });
+    assert!(!world.files.contains_key(&file));
 }
 
 /// The deletion closes the file under the read: what the disk then says is no fault of the disk.

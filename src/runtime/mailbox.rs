@@ -240,6 +240,7 @@ fn is_answer(message: &Message) -> bool {
         | Message::Grew { .. }
         | Message::Queried { .. }
         | Message::Return(_)
+        | Message::ReturnFile(_)
         | Message::CommandDone { .. }
         | Message::Hosted(_)
         | Message::Dropped(_)

@@ -486,6 +486,7 @@ impl Shard {
             outcome.bytes = range.len as u32;
             outcome.records = self.buffers.parts();
             outcome.records.push(Part::File(range));
+            self.named_files.name(range.file);
             return self.finish_fetch_read(now, id, outcome, out);
         };
         let len = missing.len.min(SENDFILE_SLICE_BYTES);

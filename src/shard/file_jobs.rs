@@ -90,6 +90,11 @@ const NO_SPACE_RETRY_MS: u64 = 1_000;
 /// File ids of a core start here, so that no two cores use the same one.
 const CORE_SHIFT: u32 = 48;
 
+/// The core that opened a file.
+pub(super) fn core_of(file: FileId) -> CoreId {
+    CoreId((file.0 >> CORE_SHIFT) as u16 - 1)
+}
+
 impl FileJobs {
     /// No jobs.
     pub fn new(core: CoreId) -> FileJobs {

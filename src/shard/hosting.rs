@@ -68,8 +68,7 @@ impl Shard {
         let from = partition.dir.clone();
         let to: Arc<str> = deleted_name(&partition.topic, partition.id).into();
         for file in partition.open_files().collect::<Vec<_>>() {
-            let purpose = Purpose::Close { dir: from.dir };
-            self.file_jobs.start(purpose, FileJob::Close { file }, out);
+            self.close_file(from.dir, file, out);
         }
         self.file_jobs.start(Purpose::RenameDropped { slot }, FileJob::RenameDir { from, to }, out);
     }

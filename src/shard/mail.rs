@@ -17,6 +17,7 @@ impl Shard {
             Message::Query { origin, partition, query } => self.on_query(now, origin, partition, query, out),
             Message::Queried { origin, answer } => self.on_queried(origin, answer, out),
             Message::Return(lease) => self.arena.release(lease),
+            Message::ReturnFile(file) => self.on_file_returned(file, out),
             Message::CommandDone { origin, result } => self.on_command_done(origin, result, out),
             Message::View(view) => self.view = view,
             Message::Host(partitions) => self.on_host(now, partitions, out),

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use crate::arena::Lease;
 use crate::control::command::{Command, CommandResult};
 use crate::control::image::Image;
-use crate::ids::{BrokerId, CoreId, DirId, Errno, LeaderEpoch, MonoMicros, Offset, PartitionId, PartitionIndex};
+use crate::ids::{
+    BrokerId, CoreId, DirId, Errno, FileId, LeaderEpoch, MonoMicros, Offset, PartitionId, PartitionIndex,
+};
 use crate::ids::{Ticket, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::log::recovery::RecoveredLog;
@@ -90,6 +92,8 @@ pub enum Message {
     },
     /// Back to the core whose arena a lease belongs to.
     Return(Lease),
+    /// Back to the core that opened a file: an answer that named it is gone.
+    ReturnFile(FileId),
     /// Core → control: a decision that only the metadata log can make.
     Command {
         /// Who asks.
@@ -269,7 +273,7 @@ pub struct FetchOutcome {
     pub diverging: Option<(LeaderEpoch, Offset)>,
     /// Leader to go to instead, when known.
     pub leader: Option<(i32, LeaderEpoch)>,
-    /// The records in order. Their leases go back by `Message::Return`.
+    /// The records in order. Their leases and files go back by `Message::Return` and `Message::ReturnFile`.
     pub records: Vec<Part>,
     /// Their bytes.
     pub bytes: u32,

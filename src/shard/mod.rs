@@ -27,6 +27,7 @@ pub mod mail;
 pub mod memory;
 pub mod message;
 pub mod metadata;
+pub mod named_files;
 pub mod partition;
 pub mod partitions;
 pub mod produce;
@@ -64,6 +65,7 @@ use crate::shard::index_rebuild::IndexRebuilds;
 use crate::shard::intake::IntakeState;
 use crate::shard::memory::MemoryState;
 use crate::shard::message::ClusterView;
+use crate::shard::named_files::NamedFiles;
 use crate::shard::partitions::Partitions;
 use crate::shard::produce::ProducePool;
 use crate::shard::read::Grown;
@@ -90,6 +92,7 @@ pub struct Shard {
     appends: Appends,
     writes: Writes,
     file_jobs: FileJobs,
+    named_files: NamedFiles,
     /// Partitions whose files found the disk full.
     no_space: Vec<u32>,
     pressure: MemoryState,
@@ -128,6 +131,7 @@ impl Shard {
             appends: Appends::default(),
             writes: Writes::new(&config.flush_ways),
             file_jobs: FileJobs::new(config.core),
+            named_files: NamedFiles::default(),
             no_space: Vec::new(),
             pressure: MemoryState::default(),
             producer_ids: ProducerIds::default(),

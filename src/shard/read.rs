@@ -158,12 +158,10 @@ impl Shard {
         self.grown.woken = woken;
     }
 
-    /// Gives the leases of records back.
+    /// Gives back what records hold.
     pub(super) fn release_records(&mut self, mut records: Parts, out: &mut Actions) {
         for part in records.drain(..) {
-            if let Part::Arena(lease) = part {
-                self.give_back(lease, out);
-            }
+            self.release_part(part, out);
         }
         self.buffers.recycle_parts(records);
     }

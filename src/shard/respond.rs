@@ -171,11 +171,7 @@ impl Shard {
     pub(super) fn release_parts(&mut self, parts: Option<Parts>, out: &mut Actions) {
         let Some(mut parts) = parts else { return };
         for part in parts.drain(..) {
-            match part {
-                Part::Bytes(bytes) => self.buffers.recycle_bytes(bytes),
-                Part::Arena(lease) => self.give_back(lease, out),
-                Part::File(_) => {}
-            }
+            self.release_part(part, out);
         }
         self.buffers.recycle_parts(parts);
     }

@@ -40,8 +40,7 @@ pub struct Upkeep {
     segments: VecDeque<Removal>,
 }
 
-/// Segments that are no longer part of a log. Their files stay open, too: an answer that waits for its turn, here or on
-/// another core, may name them still.
+/// Segments that are no longer part of a log. Their files stay open as long, or until no answer names them any more.
 #[derive(Debug)]
 struct Removal {
     due: MonoMicros,
@@ -225,7 +224,7 @@ impl Shard {
         while let Some(removal) = self.upkeep.segments.pop_front_if(|removal| removal.due <= now.mono) {
             let Removal { dir, open, files, .. } = removal;
             for file in open {
-                self.file_jobs.start(Purpose::Close { dir: dir.dir }, FileJob::Close { file }, out);
+                self.close_file(dir.dir, file, out);
             }
             self.file_jobs.start(Purpose::Remove { dir: dir.dir }, FileJob::Remove { dir, files }, out);
         }

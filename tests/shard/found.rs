@@ -2,7 +2,7 @@
 
 use pinion::log::recovery::{RecoveredActive, RecoveredSegment};
 use pinion::shard::action::Extents;
-use pinion::shard::message::{FetchAsk, FetchOutcome, QueryAnswer};
+use pinion::shard::message::{FetchOutcome, QueryAnswer};
 
 use super::*;
 

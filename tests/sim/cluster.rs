@@ -453,6 +453,7 @@ impl<'t> World<'t> {
                 | Message::Grew { .. }
                 | Message::Queried { .. }
                 | Message::Return(_)
+                | Message::ReturnFile(_)
         );
         let arrives = self.now + self.rng.delay(30);
         let lane = self.lanes.entry((from.unwrap_or(usize::MAX), to, answer)).or_default();
@@ -490,7 +491,9 @@ impl<'t> World<'t> {
     /// Takes hold of the files of an answer.
     fn hold_files(&self, parts: &Parts) -> Option<Vec<Open>> {
         let files = parts.iter().filter_map(|part| if let Part::File(range) = part { Some(range.file) } else { None });
-        files.map(|file| self.disk.hold(file)).collect()
+        let held: Option<Vec<Open>> = files.map(|file| self.disk.hold(file)).collect();
+        assert!(held.is_some(), "an answer names a file that is closed: {parts:?}");
+        held
     }
 
     /// The bytes of an answer as they are now.
