@@ -18,7 +18,7 @@ pub use cores::Threads;
 pub use raw::RawConfig;
 
 use crate::control::image::FlushMode;
-use crate::ids::BrokerId;
+use crate::ids::{BrokerId, TopicId};
 use crate::limits::CHUNK;
 use crate::log::topic_config::{self, TopicConfig, TopicDefaults};
 use knobs::{Kind, Preset};
@@ -51,6 +51,8 @@ pub struct Config {
     pub http_listen: Option<Endpoint>,
     /// Data directories, in the order of their `DirId`.
     pub data_dirs: Vec<PathBuf>,
+    /// Ids of former ones whose contents are given up.
+    pub dirs_lost: Vec<TopicId>,
     /// Threads and CPUs.
     pub threads: Threads,
     /// Limits of memory, connections, requests and partitions.
@@ -190,6 +192,7 @@ impl Config {
                 address => Some(Endpoint::parse(address).map_err(|why| format!("http.listener = {why}"))?),
             },
             data_dirs: values.text("log.dirs").split(',').map(|dir| PathBuf::from(dir.trim())).collect(),
+            dirs_lost: dirs_lost(raw.value("log.dirs.lost"))?,
             disk: DiskConfig {
                 flush_mode: match values.text("flush.mode") {
                     "written" => FlushMode::Written,
@@ -242,6 +245,12 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn dirs_lost(ids: Option<&str>) -> Result<Vec<TopicId>, String> {
+    let ids = ids.unwrap_or_default().split(',').map(str::trim).filter(|id| !id.is_empty());
+    ids.map(|id| TopicId::parse(id).ok_or_else(|| format!("log.dirs.lost: {id} is no id of a data directory")))
+        .collect()
 }
 
 fn threads(values: &Values, host: &Host) -> Result<Threads, String> {

@@ -72,6 +72,12 @@ pub const KNOBS: &[Knob] = &[
     knob("internal.listener", Address, Fixed("127.0.0.1:9192"), "Where other brokers connect."),
     knob("http.listener", Text, Fixed("127.0.0.1:9644"), "Where /healthz, /readyz and /metrics are; off for nowhere."),
     knob("log.dirs", Directories, Fixed("./pinion-data"), "Data directories; a new partition goes to the emptiest."),
+    knob(
+        "log.dirs.lost",
+        Text,
+        Derived("none"),
+        "Ids of former data directories whose contents are lost for good: their partitions start anew, empty.",
+    ),
     // Threads.
     knob("cores", Cpus, Derived("all CPUs but the control core's"), "Data cores: how many, or which CPUs (1-7)."),
     knob("control_core", Number(Unit::One, 0, 4095), Derived("the first CPU"), "CPU of the control core."),

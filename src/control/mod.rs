@@ -13,6 +13,7 @@ pub mod command;
 pub mod configs;
 pub mod consensus;
 pub mod controller;
+pub mod directories;
 pub mod disk_watch;
 pub mod hosting;
 pub mod image;
@@ -42,7 +43,7 @@ use crate::control::proposals::{Asker, Proposal, Proposals};
 use crate::control::raft_log::{Append, LogEntry, Snapshot};
 use crate::control::scrape::{HttpTicket, Scrape, Scraped};
 use crate::fatal::Reason;
-use crate::ids::{BrokerEpoch, BrokerId, CoreId, DirId, Errno, LogIndex, MonoMicros, Now, Term};
+use crate::ids::{BrokerEpoch, BrokerId, CoreId, DirId, Errno, LogIndex, MonoMicros, Now, Term, TopicId};
 use crate::kafka::error_code::ErrorCode;
 use crate::log::topic_config::TopicDefaults;
 use crate::shard::message::{ClusterView, DirView, FinalOffsets, Message, Origin, Peer};
@@ -153,6 +154,8 @@ pub struct ControlConfig {
     pub cores: u16,
     /// Data directories in the order of the configuration; the first holds the Raft log.
     pub dirs: Vec<DirView>,
+    /// `log.dirs.lost`: ids of data directories whose contents are given up.
+    pub dirs_lost: Vec<TopicId>,
     /// `log.min.free.bytes` of each data directory.
     pub free_bytes_min: Vec<u64>,
     /// Settings of the controller.

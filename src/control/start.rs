@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::control::codec::{DecodeError, Writer};
 use crate::control::consensus::Consensus;
+use crate::control::directories;
 use crate::control::disk_watch::DiskWatch;
 use crate::control::hosting::Hosting;
 use crate::control::image::Image;
@@ -42,7 +43,10 @@ impl Control {
             recovery.snapshot = Some(seed.clone());
         }
         let image = Arc::new(image_at_start(&config, &recovery)?);
-        let online: Vec<bool> = config.dirs.iter().map(|dir| dir.online).collect();
+        let unnamed = directories::account(&mut config, &recovery, recovery.snapshot.as_ref().expect("made above"))?;
+        let mut online: Vec<bool> = config.dirs.iter().map(|dir| dir.online).collect();
+        // Directories that are not named any more are like one more that is offline.
+        online.extend(unnamed.then_some(false));
         let strays = Strays::new(found, prng.next_u64());
         let dirs: Arc<[DirView]> = config.dirs.clone().into();
         Ok(Control {
@@ -146,7 +150,7 @@ fn raft_id(config: &ControlConfig) -> u64 {
     u64::try_from(config.registration.id.0).expect("a node id is not negative") + 1
 }
 
-fn unreadable(index: LogIndex, error: DecodeError) -> Reason {
+pub(super) fn unreadable(index: LogIndex, error: DecodeError) -> Reason {
     let text = format!("entry {index} of the metadata log cannot be read: {error}");
     match error {
         DecodeError::Newer { .. } => Reason::ForeignDir(text),

@@ -305,6 +305,10 @@ struct StartOptions {
     dirs: u16,
     /// A data directory that cannot be read.
     away: u16,
+    /// Ids of the data directories.
+    ids: Vec<TopicId>,
+    /// Ids of those that are given up.
+    lost: Vec<TopicId>,
     seed: u64,
     node: i32,
     cluster: String,
@@ -318,6 +322,8 @@ impl Default for StartOptions {
             cores: 2,
             dirs: 1,
             away: u16::MAX,
+            ids: Vec::new(),
+            lost: Vec::new(),
             seed: 1,
             node: 1,
             cluster: "the-cluster".into(),
@@ -328,13 +334,15 @@ impl Default for StartOptions {
 }
 
 impl StartOptions {
-    /// [cores=N] [dirs=N] [away=DIR] [seed=N] [node=N] [cluster=C] [written=true] [max=N]
+    /// [cores=N] [dirs=N] [away=DIR] [ids=N.N] [lost=N.N] [seed=N] [node=N] [cluster=C] [written=true] [max=N]
     fn parse(args: &mut ArgumentConsumer<'_>) -> Result<StartOptions, Failure> {
         let default = StartOptions::default();
         Ok(StartOptions {
             cores: option(args, "cores", default.cores)?,
             dirs: option(args, "dirs", default.dirs)?,
             away: option(args, "away", default.away)?,
+            ids: ids(args, "ids")?,
+            lost: ids(args, "lost")?,
             seed: option(args, "seed", default.seed)?,
             node: option(args, "node", default.node)?,
             cluster: option(args, "cluster", default.cluster)?,
@@ -351,8 +359,10 @@ impl StartOptions {
                 id: BrokerId(self.node),
                 host: "h".into(),
                 port: 9092,
+                directories: self.ids.clone(),
                 ..Registration::default()
             },
+            dirs_lost: self.lost.clone(),
             cluster_id: self.cluster.as_str().into(),
             flush_mode: if self.written { image::FlushMode::Written } else { image::FlushMode::Synced },
             cores: self.cores,
@@ -400,6 +410,12 @@ impl goldenscript::Runner for World {
             }
             "crash" => {
                 self.control = None;
+                String::new()
+            }
+            // A data directory is empty now.
+            "wipe" => {
+                let wiped: u16 = args.next_pos().ok_or("which directory")?.parse()?;
+                self.dirs.retain(|dir, _| dir.dir != DirId(wiped));
                 String::new()
             }
             "wait" => {
@@ -534,6 +550,12 @@ where
     T::Err: Error + 'static,
 {
     args.take_key(key).map_or(Ok(default), |value| Ok(value.parse()?))
+}
+
+/// Ids of data directories, written as small numbers with dots between; 0 is that of one that cannot be read.
+fn ids(args: &mut ArgumentConsumer<'_>, key: &str) -> Result<Vec<TopicId>, Failure> {
+    let text = option(args, key, String::new())?;
+    text.split('.').filter(|id| !id.is_empty()).map(|id| Ok(TopicId([id.parse()?; 16]))).collect()
 }
 
 fn rest_of_keys(args: &mut ArgumentConsumer<'_>) -> Vec<(String, String)> {

@@ -238,6 +238,7 @@ fn take_marker(dir: impl AsFd, path: &Path) -> io::Result<Option<CleanShutdown>>
 fn identify(dirs: Vec<(DataDir, Option<Option<Identity>>)>, node: BrokerId) -> Result<DataDirs, Reason> {
     let known = dirs.iter().filter_map(|(_, identity)| identity.as_ref()?.as_ref());
     let cluster_id = known.map(|identity| identity.cluster).next().map_or_else(identity::random, Ok)?;
+    refuse_new_first(&dirs, cluster_id)?;
     let mut opened: Vec<DataDir> = Vec::new();
     for (mut dir, identity) in dirs {
         match identity {
@@ -266,6 +267,21 @@ fn identify(dirs: Vec<(DataDir, Option<Option<Identity>>)>, node: BrokerId) -> R
         opened.push(dir);
     }
     Ok(DataDirs { dirs: opened, cluster_id })
+}
+
+/// A first directory that is empty while another one is in use has lost the metadata, or its disk is not mounted.
+fn refuse_new_first(dirs: &[(DataDir, Option<Option<Identity>>)], cluster_id: TopicId) -> Result<(), Reason> {
+    let used = dirs.iter().find(|(_, identity)| matches!(identity, Some(Some(_))));
+    match (dirs.first(), used) {
+        (Some((first, Some(None))), Some((used, _))) => {
+            let (first, used) = (first.path.display(), used.path.display());
+            Err(Reason::MetadataLost(format!(
+                "{first} is empty, while {used} is of cluster {cluster_id}; mount the disk of {first}, or name the data \
+                 directories in their old order"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Writes a small file whole: temporary name, fsync, rename, fsync of the directory.
@@ -351,6 +367,19 @@ mod tests {
         fs::write(root.path().join("home/letter.txt"), "dear").expect("written");
         let refused = open(&["home"], NODE).expect_err("somebody's files");
         assert!(refused.text().contains("letter.txt"), "{refused}");
+    }
+
+    /// It is where the metadata is: a new cluster would be formed, and what the others hold forgotten.
+    #[test]
+    fn an_empty_first_directory_beside_one_in_use_is_refused_untouched() {
+        let root = tempfile::tempdir().expect("a directory");
+        DataDirs::open(&paths(root.path(), &["a", "b"]), NODE).map(|_| ()).expect("opened");
+        fs::create_dir(root.path().join("mount-point")).expect("created");
+        let refused = DataDirs::open(&paths(root.path(), &["mount-point", "b"]), NODE).expect_err("no metadata");
+        assert_eq!(refused.status(), 17);
+        assert!(refused.text().contains("mount the disk of"), "{refused}");
+        assert!(!root.path().join("mount-point/meta.properties").exists(), "it is given no identity");
+        DataDirs::open(&paths(root.path(), &["a", "b", "mount-point"]), NODE).map(|_| ()).expect("a further one");
     }
 
     #[test]

@@ -256,6 +256,7 @@ impl Parts<'_> {
             flush_mode: self.config.disk.flush_mode,
             cores: self.config.threads.data_cpus.len() as u16,
             dirs: self.dirs.dirs.iter().map(dir).collect(),
+            dirs_lost: self.config.dirs_lost.clone(),
             free_bytes_min: self.dirs.dirs.iter().map(|dir| self.floor(dir)).collect(),
             controller: ControllerConfig {
                 partitions_default: self.config.topics.partitions,

@@ -6,7 +6,7 @@ use std::path::Path;
 use pinion::cli::client::Client;
 use pinion::kafka::error_code::ErrorCode;
 
-use crate::process::Broker;
+use crate::process::{Broker, serve};
 use crate::requests::{self, Topic};
 use crate::small_disk::SmallDisk;
 use crate::{eventually, scratch};
@@ -212,6 +212,42 @@ fn a_start_with_a_missing_directory_serves_the_others_and_finds_its_partitions_a
     let broker = Broker::start(&first, &two_dirs_arguments(&second));
     second_acked.check(&broker.kafka, &on_second, 0);
     first_acked.check(&broker.kafka, &on_first, 0);
+}
+
+/// Its disk is not mounted: a start that took the place for a new directory would make its partitions anew, empty.
+#[test]
+fn an_empty_directory_in_the_place_of_one_that_was_in_use_refuses_the_start() {
+    let root = scratch();
+    let (first, second, away) = (root.path().join("data"), root.path().join("second"), root.path().join("away"));
+    let second_name = text(&second);
+    let arguments = two_dirs_arguments(&second_name);
+    let mut broker = Broker::start(&first, &arguments);
+    let topics = ["a", "b"].map(|name| requests::create_topic(&broker.kafka, name));
+    let mut client = requests::connect(&broker.kafka);
+    let mut acked = [Acked::default(), Acked::default()];
+    for (acked, topic) in acked.iter_mut().zip(&topics) {
+        assert_eq!(acked.produce(&mut client, topic), ErrorCode::NONE);
+    }
+    broker.kill();
+    std::fs::rename(&second, &away).expect("moved away");
+    std::fs::create_dir(&second).expect("a mount point");
+    let refused = serve(&first, &arguments).output().expect("it runs");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(16), "{said}");
+    assert!(said.contains(&format!("mount the disk of {second_name}")), "{said}");
+
+    // What it is told to do helps, one way or the other.
+    std::fs::remove_dir_all(&second).expect("the mount point");
+    std::fs::rename(&away, &second).expect("mounted");
+    let mut broker = Broker::start(&first, &arguments);
+    acked.iter().zip(&topics).for_each(|(acked, topic)| acked.check(&broker.kafka, topic, 0));
+    broker.kill();
+    std::fs::remove_dir_all(&second).expect("lost for good");
+    let lost = said.split("--set ").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("a setting");
+    let broker = Broker::start(&first, &[&arguments[..], &["--set", lost]].concat());
+    acked[0].check(&broker.kafka, &topics[0], 0);
+    let mut client = requests::connect(&broker.kafka);
+    assert_eq!(Acked::default().produce(&mut client, &topics[1]), ErrorCode::NONE);
 }
 
 #[test]
