@@ -14,7 +14,7 @@ pub struct DiskSpace {
     pub free_bytes: u64,
 }
 
-/// Asks for a measurement once a second, and says when the answer changes something.
+/// Asks for a measurement once a second, ten times a second near the floor, and says when the answer changes something.
 #[derive(Debug)]
 pub struct DiskWatch {
     /// By data directory; those that are offline have 0.
@@ -43,17 +43,23 @@ impl DiskWatch {
     /// What was measured. The result is news: whether the disks are too full from now on. What was too full is so
     /// until a sixteenth more than the floor is free, so that producers do not see it flicker.
     pub fn on_measured(&mut self, now: MonoMicros, spaces: &[DiskSpace]) -> Option<bool> {
-        self.measure_at = Some(now.plus_millis(MEASURE_INTERVAL_MS));
+        let floors = || self.free_bytes_min.iter().zip(spaces);
+        let near = floors().any(|(min, space)| space.free_bytes / NEAR < *min);
+        self.measure_at = Some(now.plus_millis(if near { NEAR_INTERVAL_MS } else { INTERVAL_MS }));
         let was_low = self.low;
-        self.low = self.free_bytes_min.iter().zip(spaces).any(|(min, space)| {
+        let low = floors().any(|(min, space)| {
             let floor = if was_low { min.saturating_add(min / 16) } else { *min };
             space.free_bytes < floor
         });
-        (self.low != was_low).then_some(self.low)
+        self.low = low;
+        (low != was_low).then_some(low)
     }
 }
 
-const MEASURE_INTERVAL_MS: u64 = 1_000;
+/// A floor is near when less than so many times as much is free: fast disks fill some GiB in a second.
+const NEAR: u64 = 4;
+const INTERVAL_MS: u64 = 1_000;
+const NEAR_INTERVAL_MS: u64 = 100;
 
 #[cfg(test)]
 mod tests {
@@ -77,5 +83,17 @@ mod tests {
         assert!(!watch.on_deadline(MonoMicros(9)));
         watch.on_measured(MonoMicros(10), &[]);
         assert_eq!(watch.deadline(), Some(MonoMicros(1_000_010)));
+    }
+
+    /// Producers went through the floor to the ground between two measurements.
+    #[test]
+    fn near_its_floor_a_disk_is_measured_more_often() {
+        let mut watch = DiskWatch::new(vec![0, 1600]);
+        let mut next = |free_bytes| {
+            let spaces = [DiskSpace::default(), DiskSpace { total_bytes: 1 << 20, free_bytes }];
+            watch.on_measured(MonoMicros(0), &spaces);
+            watch.deadline().expect("asked for").0
+        };
+        assert_eq!([6_400, 6_399, 1_600, 0, 6_400].map(&mut next), [1_000_000, 100_000, 100_000, 100_000, 1_000_000]);
     }
 }
