@@ -14,6 +14,8 @@ use crate::{eventually, scratch};
 const VALUE_BYTES: usize = 200_000;
 /// Produces at most; a disk that takes more is not the small one.
 const VALUES_MAX: u64 = 2_000;
+/// How long an operation hangs before its directory is given up; the other one must be faster, however busy the machine.
+const HANGS: &str = "disk.stall.timeout.ms=6s";
 /// Exit status of a stop after which the next start must recover.
 const NOT_CLEAN: i32 = 1;
 
@@ -61,8 +63,8 @@ fn topic(broker: &Broker, arguments: &[&str]) {
 #[test]
 fn below_the_floor_producers_are_refused_until_deletion_or_retention_made_room() {
     let root = scratch();
-    let Some(disk) = SmallDisk::new("disk floor", root.path(), 192) else { return };
-    let settings = ["log.min.free.bytes=64MiB", "log.segment.bytes=4MiB", "log.segment.delete.delay.ms=0"];
+    let Some(disk) = SmallDisk::new("disk floor", root.path(), 384) else { return };
+    let settings = ["log.min.free.bytes=256MiB", "log.segment.bytes=4MiB", "log.segment.delete.delay.ms=0"];
     // The records are old; only their size is to let them go.
     let mut arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
     arguments.extend(["--set", "log.retention.check.interval.ms=1s", "--set", "log.retention.ms=-1"]);
@@ -103,8 +105,7 @@ fn a_disk_that_is_full_to_the_last_byte_loses_nothing_and_goes_on_when_there_is_
     let root = scratch();
     let Some(disk) = SmallDisk::new("disk full", root.path(), 128) else { return };
     let data = disk.data(root.path());
-    let arguments =
-        ["--set", "log.min.free.bytes=0", "--set", "log.segment.bytes=4MiB", "--set", "log.retention.ms=-1"];
+    let arguments = ["--set", "log.segment.bytes=4MiB", "--set", "log.retention.ms=-1"];
     let mut broker = Broker::start(&data, &arguments);
     let topic = requests::create_topic(&broker.kafka, "t");
     let mut client = requests::connect(&broker.kafka);
@@ -133,7 +134,7 @@ struct TwoDirs {
 
 /// Settings of [`TwoDirs`], with its second directory.
 fn two_dirs_arguments(second: &str) -> Vec<&str> {
-    vec!["--data-dir", second, "--set", "log.min.free.bytes=0", "--set", "disk.stall.timeout.ms=2s"]
+    vec!["--data-dir", second, "--set", HANGS]
 }
 
 impl TwoDirs {
@@ -298,8 +299,7 @@ fn a_stop_does_not_wait_for_a_disk_that_hangs() {
 fn a_hanging_metadata_log_ends_the_process_with_the_status_of_a_failed_directory() {
     let root = scratch();
     let Some(mut disk) = SmallDisk::new("hung metadata", root.path(), 128) else { return };
-    let arguments = ["--set", "log.min.free.bytes=0", "--set", "disk.stall.timeout.ms=2s"];
-    let mut broker = Broker::start(&disk.data(root.path()), &arguments);
+    let mut broker = Broker::start(&disk.data(root.path()), &["--set", HANGS]);
     requests::create_topic(&broker.kafka, "t");
     disk.freeze();
     let address = broker.kafka.clone();

@@ -26,10 +26,19 @@ pub fn pinion(arguments: &[&str]) -> Command {
     command
 }
 
+/// What a test that says nothing about it gets: a busy machine is no hanging disk, and a full one is full enough only for
+/// tests of full disks.
+const CALM: [(&str, &str); 2] = [("disk.stall.timeout.ms", "60s"), ("log.min.free.bytes", "0")];
+
 /// `pinion serve` on free ports with its data in `dir`, and these further arguments.
 pub fn serve(dir: &Path, arguments: &[&str]) -> Command {
     let mut command = pinion(&["serve", "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0"]);
     command.args(["--http", "127.0.0.1:0", "--set", "arena.bytes=64MiB", "--data-dir"]).arg(dir).args(arguments);
+    for (name, value) in CALM {
+        if !arguments.iter().any(|argument| argument.starts_with(name)) {
+            command.args(["--set", &format!("{name}={value}")]);
+        }
+    }
     command
 }
 

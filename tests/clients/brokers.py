@@ -59,7 +59,7 @@ class Broker:
 
 
 class Pinion(Broker):
-    """`command` with a data directory and free ports appended; ready when it prints its `ready` line."""
+    """`command` with a data directory, free ports and patience with a slow or rather full disk appended; ready when it prints its `ready` line."""
 
     name = "pinion"
 
@@ -70,7 +70,7 @@ class Pinion(Broker):
     def __enter__(self):
         self.work_dir.mkdir(parents=True, exist_ok=True)
         command = [*self.command, "--data-dir", str(self.data_dir), "--listen", "127.0.0.1:0", "--internal-listen", "127.0.0.1:0",
-                   "--http", "127.0.0.1:0"]
+                   "--http", "127.0.0.1:0", "--set", "disk.stall.timeout.ms=60s", "--set", "log.min.free.bytes=0"]
         try:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=open(self.log, "ab"))
         except OSError as failure:

@@ -22,6 +22,8 @@ use tempfile::TempDir;
 
 /// How long a test waits for an event before it gives up.
 const PATIENCE_MS: u64 = 20_000;
+/// The ring's file table counts as open files, of which a login on Debian may have 1,024.
+const ACTIVE_FILES_MAX: u32 = 256;
 
 /// A core with one data directory, one partition directory `t-0` in it, and a listener on loopback.
 pub struct Core {
@@ -54,6 +56,7 @@ impl Core {
     /// A core over an existing data directory, as after a restart.
     pub fn over(dir: TempDir, settings: ShellSettings) -> Core {
         let core = CoreId(0);
+        let settings = ShellSettings { active_files_max: settings.active_files_max.min(ACTIVE_FILES_MAX), ..settings };
         let pools = PoolMinima { produce_bytes: CHUNK, replica_bytes: CHUNK, reads_bytes: CHUNK };
         let config = ArenaConfig { core, budget_bytes: 16 * CHUNK, window_bytes_max: 8 * CHUNK, pools };
         let memory = Memory::reserve(core, Arena::region_bytes(&config)).expect("memory");
