@@ -5,6 +5,7 @@ Every function returns what is needed to run the client and raises `Missing` wit
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,7 @@ def go_suite():
     """The compiled Go suite: franz-go, sarama and kafka-go."""
     need("go")
     folder, binary = SOURCE / "go", CACHE / "go" / "suite"
+    need_go(folder / "go.mod")
 
     def install():
         call(["go", "mod", "download", "-C", str(folder)], CACHE / "go", PAUSES_S, GOTOOLCHAIN="local")
@@ -118,6 +120,14 @@ def need(*tools):
     absent = [tool for tool in tools if not shutil.which(tool)]
     if absent:
         raise Missing(f"{', '.join(absent)} not found")
+
+
+def need_go(module):
+    """Ends with `Missing` when Go is older than the module asks for. Old ones say so in words of their own, and too late."""
+    wanted = re.search(r"^go (\d+)\.(\d+)", module.read_text(), re.MULTILINE)
+    found = re.search(r"go(\d+)\.(\d+)", subprocess.run(["go", "version"], capture_output=True, text=True).stdout)
+    if not found or (int(found[1]), int(found[2])) < (int(wanted[1]), int(wanted[2])):
+        raise Missing(f"{found[0] if found else 'go'} is older than go{wanted[1]}.{wanted[2]}")
 
 
 def once(name, inputs, install):
