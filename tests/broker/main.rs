@@ -7,6 +7,7 @@ mod crash;
 mod crowd;
 mod disks;
 mod front_door;
+mod indexes;
 mod process;
 mod requests;
 mod small_disk;
